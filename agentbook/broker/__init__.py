@@ -1,0 +1,1 @@
+"""The server and the connection to it: the only part that knows NATS."""

@@ -1,0 +1,1 @@
+"""The journal: records, append, open, replay, fold and check (JOURNAL.md)."""

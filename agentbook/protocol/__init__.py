@@ -1,0 +1,1 @@
+"""What engine, worker and book tell each other: dispatches, lifecycle events, run snapshots."""
