@@ -43,5 +43,7 @@ class Dispatch(BaseModel):
         """
         dispatch = cls.model_validate_json(data)
         if dispatch.v != VERSION:
-            raise FormatVersion(f"task of run {dispatch.run} has format version {dispatch.v}, this agentbook reads {VERSION}")
+            raise FormatVersion(
+                f"task of run {dispatch.run} has format version {dispatch.v}, this agentbook reads {VERSION}"
+            )
         return dispatch

@@ -95,7 +95,9 @@ def decode(data: bytes) -> StepEvent | RunEvent:
     """
     event = _adapter.validate_json(data)
     if event.v != VERSION:
-        raise FormatVersion(f"event of run {event.run} has format version {event.v}, this agentbook reads {VERSION}")
+        raise FormatVersion(
+            f"event of run {event.run} has format version {event.v}, this agentbook reads {VERSION}"
+        )
     return event
 
 
@@ -106,7 +108,9 @@ def event_of(record: Commit | Pause) -> StepEvent:
         "journal_seq": record.seq, "head": record.head, "wait": record.wait,
     }  # fmt: skip
     if isinstance(record, Pause):
-        return StepEvent.model_validate({**common, "type": "step.paused", "reason": record.reason, "cause": record.cause})
+        return StepEvent.model_validate(
+            {**common, "type": "step.paused", "reason": record.reason, "cause": record.cause}
+        )
     return StepEvent.model_validate(
         {
             **common,

@@ -30,6 +30,7 @@ class Final(_Frozen):
         journal_seq: the commit that ended it; its output is there. None if none did.
         error: what failed it.
         reason: the bound, limit or cancellation that ended it.
+        at: when the engine ended it (RFC 3339 UTC); retention counts from here.
     """
 
     status: Status
@@ -37,6 +38,7 @@ class Final(_Frozen):
     step: str | None = None
     error: ErrorInfo | None = None
     reason: str | None = None
+    at: str | None = None
 
 
 class StepSnapshot(_Frozen):

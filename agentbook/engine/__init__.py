@@ -1,0 +1,1 @@
+"""Moves runs: pure transitions, and the effects that a saved snapshot asks for."""
