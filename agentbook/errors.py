@@ -36,7 +36,8 @@ AgentbookError                      something a caller can handle
 ├── HaltTooYoung
 ├── AlreadyResolved
 ├── OutcomeUnknown                  raised by tools and steps to say what they know
-└── NotStarted
+├── NotStarted
+└── ToolError                       stands in for what a tool raised, also after a resume
 
 Signal (BaseException)              not failures: pass them on
 ├── Settled                         the delivery is decided, nothing is left to do
@@ -331,6 +332,20 @@ class NotStarted(AgentbookError):
     """Raise it in a tool or step: the effect certainly did not happen."""
 
 
+class ToolError(AgentbookError):
+    """Stands in for the exception a tool raised: its recorded type name and message.
+
+    Attributes:
+        type: the type name of what was raised.
+        message: its text.
+    """
+
+    def __init__(self, type: str, message: str) -> None:  # noqa: A002 - the journal's word for it
+        super().__init__(f"{type}: {message}")
+        self.type = type
+        self.message = message
+
+
 class Signal(BaseException):
     """Not a failure: control flow of the worker. Pass it on."""
 
@@ -428,5 +443,5 @@ __all__ = [
     "ReplayMismatch", "RestartLimit", "ResumeHalt", "RunCancelled", "RunCancelledError", "RunConflict",
     "RunEnded", "RunFailed", "RunHalted", "RunNotFound", "RunWaiting", "SagaAborted", "ServerError",
     "ServerNotFound", "ServerTooOld", "Settled", "Signal", "Sleeping", "Stale", "StoreUnavailable",
-    "UsageError", "ValueNotJournalable",
+    "ToolError", "UsageError", "ValueNotJournalable",
 ]  # fmt: skip

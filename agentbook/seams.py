@@ -1,14 +1,31 @@
 """Named places where a crash leaves different durable state.
 
-`seam("after_intent")` calls a hook if one is set. Only `agentbook.crashlab` sets
+`seam("after_intent", …)` calls a hook if one is set. Only `agentbook.crashlab` sets
 one, for tests, teaching and ``agentbook demo``; unset, a seam is one global read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-Hook = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A seam that was reached.
+
+    Attributes:
+        name: the seam's name.
+        iteration: the turn it was reached in; -1 where there is none.
+        subject: the tool concerned; empty where there is none.
+    """
+
+    name: str
+    iteration: int
+    subject: str
+
+
+Hook = Callable[[Reached], None]
 
 SEAMS: dict[str, str] = {
     "before_claim": "the task was delivered, nothing is written yet",
@@ -26,13 +43,13 @@ SEAMS: dict[str, str] = {
 _hook: Hook | None = None
 
 
-def seam(name: str) -> None:
+def seam(name: str, iteration: int = -1, subject: str = "") -> None:
     """Reach a seam. Costs one global read unless a hook is set."""
     if _hook is not None:
-        _hook(name)
+        _hook(Reached(name, iteration, subject))
 
 
 def set_hook(hook: Hook | None) -> None:
     """Install the hook that is called at each seam, or remove it with None."""
-    global _hook  # noqa: PLW0603 - one hook per process is the point: a seam must cost nothing else
+    global _hook
     _hook = hook

@@ -72,7 +72,14 @@ class Settings:
         for name in ("ack_wait", "append_deadline", "retention", "server_grace"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is a positive number of seconds, not {getattr(self, name)}")
-        for name in ("max_calls", "concurrency", "max_queued_inputs", "max_depth", "max_children", "loop_state_max_bytes"):
+        for name in (
+            "max_calls",
+            "concurrency",
+            "max_queued_inputs",
+            "max_depth",
+            "max_children",
+            "loop_state_max_bytes",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.namespace is not None and not self.namespace.replace("_", "").replace("-", "").isalnum():

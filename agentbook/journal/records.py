@@ -288,10 +288,14 @@ def decode(data: bytes, seq: int) -> Record:
             "resume the run with the version that wrote it, or upgrade."
         )
     if fields.get("kind") not in RECORD_KINDS:
-        raise FormatVersion(f"record {seq} is of kind {fields.get('kind')!r}, which this agentbook does not know: upgrade it.")
+        raise FormatVersion(
+            f"record {seq} is of kind {fields.get('kind')!r}, which this agentbook does not know: upgrade it."
+        )
     missing = [name for name in _ENVELOPE if name not in fields]
     if missing or "seq" in fields:
-        raise JournalError(f"record {seq} is malformed: " + (f"no {', '.join(missing)}" if missing else "it holds 'seq'"))
+        raise JournalError(
+            f"record {seq} is malformed: " + (f"no {', '.join(missing)}" if missing else "it holds 'seq'")
+        )
     fields["seq"] = seq
     try:
         return _adapter.validate_python(fields)

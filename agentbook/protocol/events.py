@@ -95,9 +95,7 @@ def decode(data: bytes) -> StepEvent | RunEvent:
     """
     event = _adapter.validate_json(data)
     if event.v != VERSION:
-        raise FormatVersion(
-            f"event of run {event.run} has format version {event.v}, this agentbook reads {VERSION}"
-        )
+        raise FormatVersion(f"event of run {event.run} has format version {event.v}, this agentbook reads {VERSION}")
     return event
 
 

@@ -48,9 +48,7 @@ async def save(connection: Connection, snapshot: RunSnapshot, expect: int) -> Ve
 
 async def _write(connection: Connection, snapshot: RunSnapshot, expect: int) -> Versioned | None:
     try:
-        ack = await connection.publish_decided(
-            connection.names.run(snapshot.run), snapshot.encode(), expect=expect
-        )
+        ack = await connection.publish_decided(connection.names.run(snapshot.run), snapshot.encode(), expect=expect)
     except WrongLastSequence:
         # A lost ack looks the same (JOURNAL.md, Append): our own bytes at the tail mean that we won.
         stored = await connection.last(RUNS, connection.names.run(snapshot.run))

@@ -1,0 +1,384 @@
+"""The journal handle of one claim: model calls, tool calls, the commit (JOURNAL.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import JsonValue
+
+from agentbook import codec
+from agentbook.errors import CallLimit, ConcurrentUse, OutcomeUnknown, PayloadTooLarge, Signal, ValueNotJournalable
+from agentbook.journal import replay
+from agentbook.journal.append import Writer
+from agentbook.journal.calls import Binding, ToolCall
+from agentbook.journal.outcome import How, ToolOutcome, outcome_of
+from agentbook.journal.records import (
+    Action,
+    Commit,
+    ErrorInfo,
+    Interruption,
+    ModelResponse,
+    Pause,
+    Replay,
+    ToolIntent,
+    ToolPartial,
+    ToolResult,
+    Wait,
+)
+from agentbook.journal.state import store
+from agentbook.seams import seam
+
+ToolFunction = Callable[[ToolCall], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One tool call of a handler, and how to run it.
+
+    Attributes:
+        call: the tool's name and input.
+        replay: its declaration; None if the tool is not registered any more.
+        run: runs it.
+    """
+
+    call: ToolCall
+    replay: Replay | None
+    run: ToolFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a holder does at a position, for those who watch."""
+
+    position: int
+    kind: Literal["model", "tool"]
+    name: str
+    how: How | Literal["started"]
+
+
+class Journal:
+    """What a handler writes its turn through. One task at a time may use it.
+
+    Attributes:
+        writer: the claim's writer.
+        replayed: calls the journal answered.
+        ran: calls that ran here.
+        observe: called at each call's start and end; it must not block.
+    """
+
+    def __init__(self, writer: Writer, *, max_calls: int = 256) -> None:
+        self.writer = writer
+        self.replayed = 0
+        self.ran = 0
+        self.observe: Callable[[Moment], None] = _ignore
+        self._max_calls = max_calls
+        self._position = 0
+        self._busy = False
+
+    @property
+    def position(self) -> int:
+        """The position that the next call takes."""
+        return self._position
+
+    @property
+    def state(self) -> JsonValue:
+        """The state that the last commit of the step left; None before the first."""
+        return self.writer.fold.state
+
+    async def model(self, request: Callable[[], Awaitable[object]], *, name: str = "model", digest: str = "") -> object:
+        """The recorded response for the call at this position, or a new one.
+
+        A request that raises records nothing.
+
+        Args:
+            request: sends the request; called only if no response is recorded.
+            name: the model's name.
+            digest: the request's digest; another one on replay is no mismatch.
+
+        Returns:
+            The response as it is stored, decoded.
+
+        Raises:
+            ReplayMismatch: a tool call is recorded at this position.
+            Fenced: a newer claim has the journal.
+        """
+        with self._using():
+            position = self._take()
+            answer = replay.model_call(self.writer.fold, self.writer.place.attempt, position)
+            if isinstance(answer, replay.Recorded):
+                assert isinstance(answer.record, ModelResponse)
+                self._end(position, "model", answer.record.model, "replayed")
+                return codec.decode(answer.record.response)
+            await self.writer.confirm_tail()
+            self.observe(Moment(position, "model", name, "started"))
+            begun = time.perf_counter()
+            response = codec.encode(await request(), "response")
+            record = await self.writer.append(
+                ModelResponse(position=position, model=name, request=digest, response=response, ms=_since(begun)),
+                what=f"the response of {name}",
+            )
+            assert isinstance(record, ModelResponse)
+            seam("after_model", record.iteration, name)
+            self._end(position, "model", name, "ran")
+            return codec.decode(record.response)
+
+    async def tool(self, call: ToolCall, replay: Replay, run: ToolFunction) -> ToolOutcome:
+        """Run one tool call durably: its intent before, its result after.
+
+        An exception of the tool is its result and is not raised here.
+
+        Args:
+            call: the tool's name and input.
+            replay: ``safe`` if running it twice is harmless, else ``unsafe``.
+            run: runs the tool; it is handed the call with its key.
+
+        Raises:
+            ReplayMismatch: another call is recorded at this position.
+            Fenced: a newer claim has the journal.
+        """
+        return (await self.tools([Execution(call, replay, run)]))[0]
+
+    async def tools(self, executions: Sequence[Execution]) -> list[ToolOutcome]:
+        """Run the tool calls of one response: positions in call order, then all at once.
+
+        Returns:
+            Their outcomes, in call order.
+        """
+        with self._using():
+            places = [(self._take(), execution) for execution in executions]
+            answers = [self._ask(position, execution) for position, execution in places]
+            if len(places) == 1:
+                return [await self._tool(*places[0], answers[0])]
+            try:
+                async with asyncio.TaskGroup() as group:
+                    running = [
+                        group.create_task(self._tool(position, execution, answer))
+                        for (position, execution), answer in zip(places, answers, strict=True)
+                    ]
+            except BaseExceptionGroup as several:
+                # A signal outranks what it caused in the siblings; either way the caller sees one cause.
+                signals = [error for error in several.exceptions if isinstance(error, Signal)]
+                raise (signals or several.exceptions)[0] from several
+            return [task.result() for task in running]
+
+    async def commit(
+        self,
+        action: Action,
+        *,
+        state: JsonValue = None,
+        output: JsonValue = None,
+        error: ErrorInfo | None = None,
+        retriable: bool | None = None,
+        reason: str | None = None,
+        wait: Wait | None = None,
+        inputs: Sequence[str] = (),
+    ) -> Commit:
+        """End the iteration: the one record that holds the next action and the state."""
+        fold = self.writer.fold
+        fields: dict[str, object] = {"action": action, "inputs": list(inputs), "head": fold.head or 0}
+        if action in ("continue", "complete"):
+            kept = store(
+                fold.state,
+                state,
+                base=fold.advancing.seq if fold.advancing else None,
+                snapshot=fold.snapshot,
+                bytes_since=fold.bytes_since,
+            )
+            fields |= {"state": kept.state, "snapshot": kept.snapshot}
+        if action == "complete":
+            fields["output"] = output
+        for name, value in (("error", error), ("retriable", retriable), ("reason", reason), ("wait", wait)):
+            if value is not None:
+                fields[name] = value
+        record = await self.writer.append(Commit.model_validate(fields), what="the state of the turn")
+        assert isinstance(record, Commit)
+        seam("after_commit", record.iteration)
+        return record
+
+    async def pause(
+        self,
+        reason: Literal["sleep", "question", "halt", "parked", "requested", "left"],
+        *,
+        wait: Wait | None = None,
+        subjects: Sequence[str] = (),
+        cause: str | None = None,
+    ) -> Pause:
+        """Stop inside the iteration: the holder's last record."""
+        record = await self.writer.append(
+            Pause(reason=reason, wait=wait, subjects=list(subjects), cause=cause, head=self.writer.fold.head or 0)
+        )
+        assert isinstance(record, Pause)
+        return record
+
+    async def close_cut_calls(self) -> None:
+        """Record the outcome of the calls a cancellation cut (ENGINE.md, cancel).
+
+        A safe one ends in an error of type ``Cancelled``, an unsafe one is unknown.
+        """
+        for call in list(self.writer.fold.intents.values()):
+            intent = call.intent
+            if intent is None or not call.open or intent.claim != self.writer.claim:
+                continue
+            result = ToolResult(position=call.position, intent=intent.seq, **_cut(intent.replay, call.partial))
+            await self.writer.append(result)
+
+    def _ask(self, position: int, execution: Execution) -> replay.ToolAnswer:
+        call = execution.call
+        place, fold = self.writer.place, self.writer.fold
+        return replay.tool_call(fold, place.attempt, position, call.name, call.input, execution.replay)
+
+    async def _tool(self, position: int, execution: Execution, answer: replay.ToolAnswer) -> ToolOutcome:
+        call, name = execution.call, execution.call.name
+        match answer:
+            case replay.Recorded(record):
+                assert isinstance(record, ToolResult)
+                how: How = "reused" if record.reused is not None else "replayed"
+                return self._ended(position, outcome_of(name, self._original(record), how))
+            case replay.Reuse(result):
+                await self.writer.append(ToolResult(position=position, intent=result.intent, reused=result.seq))
+                return self._ended(position, outcome_of(name, result, "reused"))
+            case replay.Interrupted(intent, partial):
+                cause = "its holder died after starting it: it may have happened, it was not run again"
+                interrupted = Interruption(partial=list(partial), cause=cause)
+                record = ToolResult(position=position, intent=intent, interrupted=interrupted)
+                return await self._store(name, record, "interrupted")
+            case replay.Resolved(past):
+                return await self._store(name, _as_resolved(past), "resolved")
+            case replay.RunAgain(key, intent) if intent is not None:
+                return await self._run(position, execution, key, intent, "re-ran")
+            case replay.RunAgain(key, _) | replay.Live(key):
+                intent_record = await self.writer.append(
+                    ToolIntent(
+                        position=position, name=name, input=call.input, replay=execution.replay or "unsafe",
+                        key=key, call_id=call.id,
+                    ),
+                    what=f"the input of {name}",
+                )  # fmt: skip
+                seam("after_intent", intent_record.iteration, name)
+                return await self._run(position, execution, key, intent_record.seq, "ran")
+
+    async def _run(self, position: int, execution: Execution, key: str, intent: int, how: How) -> ToolOutcome:
+        name, place = execution.call.name, self.writer.place
+
+        async def emit(chunk: object) -> None:
+            await self.writer.append(
+                ToolPartial(intent=intent, output=codec.encode(chunk, f"{name} partial output")),
+                what=f"partial output of {name}",
+            )
+
+        binding = Binding(place.run, place.iteration, position, key, emit)
+        self.observe(Moment(position, "tool", name, "started"))
+        begun = time.perf_counter()
+        try:
+            output = codec.encode(await execution.run(replace(execution.call, binding=binding)), "result")
+            ending: dict[str, JsonValue | ErrorInfo | Interruption] = {"output": output}
+        except OutcomeUnknown as error:
+            ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
+        except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
+            ending = {"error": error_info(error)}
+        seam("inside_tool", place.iteration, name)
+        record = ToolResult.model_validate({"position": position, "intent": intent, "ms": _since(begun), **ending})
+        return await self._store(name, record, how)
+
+    async def _store(self, name: str, result: ToolResult, how: How) -> ToolOutcome:
+        try:
+            record = await self.writer.append(result, what=f"the result of {name}")
+        except (PayloadTooLarge, ValueNotJournalable) as error:
+            # The tool has run: what is stored instead must end the call, not start it again.
+            record = await self.writer.append(
+                ToolResult(position=result.position, intent=result.intent, error=error_info(error), ms=result.ms)
+            )
+        assert isinstance(record, ToolResult)
+        seam("after_result", record.iteration, name)
+        return self._ended(record.position, outcome_of(name, record, how))
+
+    def _original(self, record: ToolResult) -> ToolResult:
+        """The result itself, or the earlier attempt's that it reuses."""
+        if record.reused is None:
+            return record
+        original = self.writer.fold.intents[record.intent].result
+        assert original is not None
+        assert original.seq == record.reused
+        return original
+
+    def _partial(self, intent: int) -> list[JsonValue]:
+        return list(self.writer.fold.intents[intent].partial)
+
+    def _ended(self, position: int, outcome: ToolOutcome) -> ToolOutcome:
+        self._end(position, "tool", outcome.name, outcome.how)
+        return outcome
+
+    def _end(self, position: int, kind: Literal["model", "tool"], name: str, how: How) -> None:
+        if how in ("replayed", "reused"):
+            self.replayed += 1
+        elif how in ("ran", "re-ran"):
+            self.ran += 1
+        self.observe(Moment(position, kind, name, how))
+
+    def _take(self) -> int:
+        if self._position >= self._max_calls:
+            raise CallLimit(
+                f"more than {self._max_calls} calls in one turn: let the agent continue in a new turn, or raise "
+                "max_calls (AGENTBOOK_MAX_CALLS)."
+            )
+        self._position += 1
+        return self._position - 1
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        if self.writer.settled is not None:
+            raise self.writer.settled
+        if self._busy:
+            raise ConcurrentUse(
+                "two calls use one journal at once, so their positions would depend on timing. Await one after the "
+                "other, or hand tool calls to journal.tools([...])."
+            )
+        self._busy = True
+        try:
+            yield
+        except Signal as signal:
+            self.writer.settle(signal)
+            raise
+        finally:
+            self._busy = False
+
+
+def error_info(error: BaseException) -> ErrorInfo:
+    """An exception as it is stored."""
+    return ErrorInfo(
+        type=type(error).__name__,
+        message=str(error),
+        traceback="".join(traceback.format_exception(error, limit=-8)),
+    )
+
+
+def _as_resolved(past: replay.PastCall) -> ToolResult:
+    resolution, intent = past.resolution, past.intent
+    assert resolution is not None
+    assert intent is not None
+    fields: dict[str, object] = {"position": past.position, "intent": intent.seq}
+    if resolution.outcome == "failed":
+        fields["error"] = resolution.error or ErrorInfo(type="Failed", message=f"said by {resolution.by}")
+    else:
+        fields["output"] = resolution.value
+    return ToolResult.model_validate(fields)
+
+
+def _cut(declared: Replay, partial: Sequence[JsonValue]) -> dict[str, ErrorInfo | Interruption]:
+    if declared == "safe":
+        return {"error": ErrorInfo(type="Cancelled", message="the run was cancelled")}
+    return {"interrupted": Interruption(partial=list(partial), cause="cancelled")}
+
+
+def _since(begun: float) -> float:
+    return round((time.perf_counter() - begun) * 1000, 3)
+
+
+def _ignore(_: Moment) -> None:
+    pass
