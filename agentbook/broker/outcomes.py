@@ -75,3 +75,41 @@ class Denied(PublishError):
 
 class Undecided(PublishError):
     """No answer, or "not now": the message may or may not be stored."""
+
+
+class NotConnected(Undecided):
+    """There is no connection: this try was certainly not sent, an earlier one may have been."""
+
+
+class NoResponders(Undecided):
+    """Nobody listens on the subject: the stream is missing, or the server is still starting."""
+
+
+class ShortRead(Exception):
+    """A read ended before the message it should have ended at, however often it was repeated.
+
+    Attributes:
+        reached: the sequence of the last message read, 0 if there was none.
+        upto: the sequence that should have been reached.
+    """
+
+    def __init__(self, stream: str, subject: str, reached: int, upto: int) -> None:
+        super().__init__(f"{subject} in {stream} ends at {reached}, expected {upto}")
+        self.reached = reached
+        self.upto = upto
+
+
+class ApiError(Exception):
+    """The JetStream API refused a request.
+
+    Attributes:
+        code: its JetStream error code.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(f"{text} ({code})")
+        self.code = code
+
+
+class ConsumerGone(ApiError):
+    """The durable consumer does not exist any more: ensure it again."""
