@@ -41,8 +41,8 @@ __all__ = [
     "ReplayMismatch", "RestartLimit", "ResumeHalt", "Run", "RunCancelled", "RunCancelledError",
     "RunConflict", "RunEnded", "RunFailed", "RunHalted", "RunNotFound", "RunWaiting", "SagaAborted",
     "ScriptedModel", "ServerError", "ServerNotFound", "ServerTooOld", "Settings", "Settled", "Signal",
-    "Sleeping", "Stale", "StoreUnavailable", "Tool", "ToolCall", "UsageError", "ValueNotJournalable",
-    "__version__", "current", "open", "tool",
+    "Sleeping", "Stale", "StoreUnavailable", "Tool", "ToolCall", "ToolError", "UsageError",
+    "ValueNotJournalable", "__version__", "current", "open", "tool",
 ]  # fmt: skip
 
 _HOME = {
