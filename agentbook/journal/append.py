@@ -7,9 +7,7 @@ tail cannot write. That is the fence.
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -163,12 +161,15 @@ class Writer:
 
     async def _publish(self, pending: _Pending) -> int:
         """Send one record until it is decided; its sequence, or `Lost`."""
-        end = time.monotonic() + self._deadline
-        last: PublishError = Undecided("not sent")
-        for pause in _back_off():
+        last: PublishError = Undecided("the connection is closed")
+        async for left in self._connection.api.tries(self._deadline):
             try:
                 ack = await self._connection.publish(
-                    self._subject, pending.data, expect=self.tail, msg_id=f"{self.claim}.{pending.n}"
+                    self._subject,
+                    pending.data,
+                    expect=self.tail,
+                    msg_id=f"{self.claim}.{pending.n}",
+                    timeout=min(5.0, left),
                 )
                 return ack.seq
             except WrongLastSequence as error:
@@ -190,9 +191,6 @@ class Writer:
                 raise ConfigError(
                     f"this connection may not publish to {self._subject}: give its user that permission. {error}"
                 ) from None
-            if time.monotonic() + pause > end:
-                break
-            await asyncio.sleep(pause)
         code = f" (code {last.code})" if last.code else ""
         raise JournalUnavailable(
             f"the server did not decide {pending.what} of run {self.place.run} within {self._deadline:g} s{code}: "
@@ -231,7 +229,7 @@ class Writer:
         async for stored in self._since(tail):
             record = decode(stored.data, stored.seq)
             if record.claim != self.claim:
-                return Fenced(self.place.run, _who(record), record.seq, record.at)
+                return fenced_by(record)
         return Fenced(self.place.run, "a newer claim", tail.seq if tail else 0, "unknown")
 
     async def _since(self, tail: Stored | None) -> AsyncIterator[Stored]:
@@ -240,20 +238,15 @@ class Writer:
                 yield stored
 
 
-def _who(record: Record) -> str:
+def fenced_by(record: Record) -> Fenced:
+    """The signal for a holder that finds another claim's record."""
     match record:
         case Claim():
-            return record.worker
+            who = record.worker
         case Resolution():
-            return f"a resolution by {record.by}"
+            who = f"a resolution by {record.by}"
         case Purged():
-            return "a purge"
+            who = "a purge"
         case _:
-            return f"claim {record.claim[:4]}"
-
-
-def _back_off() -> Iterator[float]:
-    pause = 0.02
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, keeps no secret
-        pause = min(pause * 2, 2.0)
+            who = f"claim {record.claim[:4]}"
+    return Fenced(record.run, who, record.seq, record.at)

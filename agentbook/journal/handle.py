@@ -80,6 +80,7 @@ class Journal:
         self._max_calls = max_calls
         self._position = 0
         self._busy = False
+        self._stopped: Signal | None = None
 
     @property
     def position(self) -> int:
@@ -180,6 +181,7 @@ class Journal:
         inputs: Sequence[str] = (),
     ) -> Commit:
         """End the iteration: the one record that holds the next action and the state."""
+        self._check()
         fold = self.writer.fold
         fields: dict[str, object] = {"action": action, "inputs": list(inputs), "head": fold.head or 0}
         if action in ("continue", "complete"):
@@ -210,11 +212,16 @@ class Journal:
         cause: str | None = None,
     ) -> Pause:
         """Stop inside the iteration: the holder's last record."""
+        self._check()
         record = await self.writer.append(
             Pause(reason=reason, wait=wait, subjects=list(subjects), cause=cause, head=self.writer.fold.head or 0)
         )
         assert isinstance(record, Pause)
         return record
+
+    def stop(self, signal: Signal) -> None:
+        """Make every later call, commit and pause raise `signal`; what is under way may still be recorded."""
+        self._stopped = self._stopped or signal
 
     async def close_cut_calls(self) -> None:
         """Record the outcome of the calls a cancellation cut (ENGINE.md, cancel).
@@ -330,10 +337,14 @@ class Journal:
         self._position += 1
         return self._position - 1
 
+    def _check(self) -> None:
+        signal = self.writer.settled or self._stopped
+        if signal is not None:
+            raise signal
+
     @contextmanager
     def _using(self) -> Iterator[None]:
-        if self.writer.settled is not None:
-            raise self.writer.settled
+        self._check()
         if self._busy:
             raise ConcurrentUse(
                 "two calls use one journal at once, so their positions would depend on timing. Await one after the "

@@ -6,13 +6,11 @@ as its expectation.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass
 
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
-from agentbook.broker.outcomes import Stored
+from agentbook.broker.outcomes import ShortRead, Stored
 from agentbook.errors import Committed, JournalTruncated, RestartLimit, RunEnded, Stale
 from agentbook.ids import new_claim_id
 from agentbook.journal.append import Lost, Place, Writer
@@ -59,7 +57,7 @@ class Limits:
     """The settings that bound a journal.
 
     Attributes:
-        append_deadline: seconds for which an undecided append or a short read is tried again.
+        append_deadline: seconds for which an undecided append is tried again.
         restart_limit: claims in a row after which the step fails.
         max_calls: calls within one iteration.
     """
@@ -81,7 +79,7 @@ async def open_journal(connection: Connection, holding: Holding, limits: Limits)
         JournalUnavailable: the server did not decide before the deadline.
     """
     while True:
-        fold = await _load(connection, holding, limits)
+        fold = await _load(connection, holding)
         _decide(holding, fold)
         writer = Writer(connection, holding.place, new_claim_id(), fold, deadline=limits.append_deadline)
         seam("before_claim", holding.place.iteration)
@@ -108,7 +106,7 @@ async def read_journal(connection: Connection, run: str, step: str, *, start: in
     return [decode(stored.data, stored.seq) for stored in await _read(connection, subject, tail, start)]
 
 
-async def _load(connection: Connection, holding: Holding, limits: Limits) -> Fold:
+async def _load(connection: Connection, holding: Holding) -> Fold:
     """Read and fold everything up to the tail, which the leader names."""
     place = holding.place
     subject = connection.names.journal(place.run, place.step)
@@ -123,15 +121,12 @@ async def _load(connection: Connection, holding: Holding, limits: Limits) -> Fol
         return fold
     if isinstance(decode(tail.data, tail.seq), Purged):
         raise RunEnded(f"run {place.run} was purged; start it under another id")
-    end = time.monotonic() + limits.append_deadline
-    while True:
+    try:
         stored = await _read(connection, subject, tail, holding.head or 1)
-        if stored and stored[-1].seq == tail.seq:
-            break
-        # A follower can lag behind the leader that named the tail: read again before calling it a loss.
-        if time.monotonic() > end:
-            raise JournalTruncated(f"the journal of run {place.run} could not be read up to record {tail.seq}")
-        await asyncio.sleep(0.1)
+    except ShortRead as error:
+        raise JournalTruncated(
+            f"the journal of run {place.run} could not be read up to record {tail.seq}: {error}"
+        ) from None
     for message in stored:
         fold.add(decode(message.data, message.seq), len(message.data))
     _check_head(fold, stored, holding)

@@ -6,7 +6,7 @@ hand holds only its own fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json
@@ -21,13 +21,13 @@ Action = Literal["continue", "complete", "abort", "fail"]
 _ENVELOPE = ("v", "kind", "run", "step", "iteration", "attempt", "claim", "n", "at")
 
 
-class _Part(BaseModel):
+class _Part(BaseModel, frozen=True):
     """A piece of a record."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
 
-class ErrorInfo(_Part):
+class ErrorInfo(_Part, frozen=True):
     """An exception as it is stored."""
 
     type: str
@@ -35,14 +35,14 @@ class ErrorInfo(_Part):
     traceback: str | None = None
 
 
-class Interruption(_Part):
+class Interruption(_Part, frozen=True):
     """Why a call has no outcome, and what it had emitted until then."""
 
     partial: list[JsonValue] = []
     cause: str
 
 
-class Wait(_Part):
+class Wait(_Part, frozen=True):
     """What a step waits for; the first condition wins."""
 
     until: str | None = None
@@ -50,7 +50,7 @@ class Wait(_Part):
     questions: list[str] | None = None
 
 
-class Envelope(_Part):
+class Envelope(_Part, frozen=True):
     """The fields every record has. `seq` is where the stream keeps it, not part of the record."""
 
     v: int = VERSION
@@ -80,7 +80,7 @@ class Envelope(_Part):
         return self.__pydantic_serializer__.to_json(self, exclude_unset=True, by_alias=True)
 
 
-class Claim(Envelope):
+class Claim(Envelope, frozen=True):
     kind: Literal["claim"] = "claim"
     worker: str
     dispatch: int
@@ -90,7 +90,7 @@ class Claim(Envelope):
     head: int | None
 
 
-class ModelResponse(Envelope):
+class ModelResponse(Envelope, frozen=True):
     kind: Literal["model"] = "model"
     position: int
     model: str
@@ -100,7 +100,7 @@ class ModelResponse(Envelope):
     ms: float
 
 
-class ToolIntent(Envelope):
+class ToolIntent(Envelope, frozen=True):
     kind: Literal["tool.intent"] = "tool.intent"
     position: int
     name: str
@@ -111,13 +111,13 @@ class ToolIntent(Envelope):
     child: str | None = None
 
 
-class ToolPartial(Envelope):
+class ToolPartial(Envelope, frozen=True):
     kind: Literal["tool.partial"] = "tool.partial"
     intent: int
     output: JsonValue
 
 
-class _Outcome(Envelope):
+class _Outcome(Envelope, frozen=True):
     """A record that holds exactly one of several fields, and no null in place of the others."""
 
     one_of: ClassVar[tuple[str, ...]] = ()
@@ -130,7 +130,7 @@ class _Outcome(Envelope):
         return self
 
 
-class ToolResult(_Outcome):
+class ToolResult(_Outcome, frozen=True):
     one_of: ClassVar[tuple[str, ...]] = ("output", "error", "interrupted", "reused")
 
     kind: Literal["tool.result"] = "tool.result"
@@ -143,7 +143,7 @@ class ToolResult(_Outcome):
     ms: float = 0.0
 
 
-class InputPlaced(Envelope):
+class InputPlaced(Envelope, frozen=True):
     kind: Literal["input.placed"] = "input.placed"
     request_id: str
     mode: str
@@ -152,33 +152,33 @@ class InputPlaced(Envelope):
     position: int
 
 
-class StepAttempt(Envelope):
+class StepAttempt(Envelope, frozen=True):
     kind: Literal["step.attempt"] = "step.attempt"
     name: str
     replay: Replay
     args: str
 
 
-class StepValue(Envelope):
+class StepValue(Envelope, frozen=True):
     kind: Literal["step.value"] = "step.value"
     name: str
     value: JsonValue
 
 
-class StepError(Envelope):
+class StepError(Envelope, frozen=True):
     kind: Literal["step.error"] = "step.error"
     name: str
     error: ErrorInfo
     outcome: Literal["not_started", "failed", "unknown"]
 
 
-class Timer(Envelope):
+class Timer(Envelope, frozen=True):
     kind: Literal["timer"] = "timer"
     name: str
     wake_at: str
 
 
-class Question(Envelope):
+class Question(Envelope, frozen=True):
     kind: Literal["question"] = "question"
     id: str
     prompt: str
@@ -186,25 +186,25 @@ class Question(Envelope):
     digest: str | None = None
 
 
-class Answer(Envelope):
+class Answer(Envelope, frozen=True):
     kind: Literal["answer"] = "answer"
     id: str
     value: JsonValue
     by: str | None = None
 
 
-class SagaFailed(Envelope):
+class SagaFailed(Envelope, frozen=True):
     kind: Literal["saga.failed"] = "saga.failed"
     cause: ErrorInfo
 
 
-class SagaCompensated(Envelope):
+class SagaCompensated(Envelope, frozen=True):
     kind: Literal["saga.compensated"] = "saga.compensated"
     of: int
     error: ErrorInfo | None = None
 
 
-class Pause(Envelope):
+class Pause(Envelope, frozen=True):
     kind: Literal["pause"] = "pause"
     reason: Literal["sleep", "question", "halt", "parked", "requested", "left"]
     wait: Wait | None = None
@@ -213,7 +213,7 @@ class Pause(Envelope):
     head: int
 
 
-class Resolution(Envelope):
+class Resolution(Envelope, frozen=True):
     kind: Literal["resolution"] = "resolution"
     of: int
     outcome: Literal["happened", "failed", "did_not_happen"]
@@ -223,7 +223,7 @@ class Resolution(Envelope):
     evidence: str | None = None
 
 
-class Commit(Envelope):
+class Commit(Envelope, frozen=True):
     kind: Literal["commit"] = "commit"
     action: Action
     state: JsonValue = None
@@ -242,7 +242,7 @@ class Commit(Envelope):
         return self.action != "fail"
 
 
-class Purged(Envelope):
+class Purged(Envelope, frozen=True):
     kind: Literal["purged"] = "purged"
 
 
@@ -277,10 +277,11 @@ def decode(data: bytes, seq: int) -> Record:
         JournalError: it is not a record.
     """
     try:
-        fields: Any = from_json(data, allow_inf_nan=False)
+        parsed: object = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise JournalError(f"record {seq} is not JSON: {error}") from None
-    if not isinstance(fields, dict) or "v" not in fields:
+    fields = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+    if "v" not in fields:
         raise JournalError(f"record {seq} is not a journal record: it has no version")
     if fields["v"] != VERSION:
         raise FormatVersion(

@@ -1,0 +1,1 @@
+"""The worker: pull dispatches, hold runs, drive the agent loop (ENGINE.md)."""
