@@ -66,6 +66,7 @@ class Lease:
     If the keeper itself is killed, the lease brings a new one up on the same port.
 
     Attributes:
+        dir: its folder.
         target: where the server is.
         keeper_pid: the process that holds it.
     """
@@ -73,6 +74,7 @@ class Lease:
     def __init__(self, settings: Settings, folder: Folder, held: socket.socket, answer: Answer) -> None:
         self._settings = settings
         self._folder = folder
+        self.dir = folder.path
         self._socket = held
         self._released = threading.Event()
         self._take(answer)
