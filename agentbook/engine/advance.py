@@ -153,8 +153,8 @@ def _settle(run: RunSnapshot, event: StepEvent, at: str) -> RunSnapshot:
 def _standing(steps: Iterable[StepSnapshot]) -> Status:
     """How a run stands: one step that failed ends it, the last one that completes ends it."""
     statuses = {step.status for step in steps}
-    standing: tuple[Status, ...] = ("failed", "aborted", "cancelled", "running", "halted", "waiting")
-    return next((status for status in standing if status in statuses), "completed")
+    order: tuple[Status, ...] = ("failed", "aborted", "cancelled", "running", "halted", "waiting", "completed")
+    return next(status for status in order if status in statuses)
 
 
 def _with_step(run: RunSnapshot, name: str, step: StepSnapshot) -> RunSnapshot:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from dataclasses import dataclass
 
 from pydantic_core import from_json
@@ -9,8 +11,14 @@ from pydantic_core import from_json
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import RUNS
 from agentbook.broker.outcomes import WrongLastSequence
-from agentbook.errors import FormatVersion
+from agentbook.errors import FormatVersion, JournalUnavailable
 from agentbook.protocol.snapshot import VERSION, RunSnapshot
+from agentbook.protocol.store import store
+
+_WRITE = "Agentbook-Write"
+"""Names one write, so that its writer knows it again: two writers may save the same bytes."""
+
+_PATIENCE = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,9 @@ async def load(connection: Connection, run: str) -> Versioned | None:
         return None
     fields = from_json(stored.data)
     if fields.get("v") != VERSION:
-        raise FormatVersion(f"run {run} has format version {fields.get('v')!r}, this agentbook reads {VERSION}")
+        raise FormatVersion(
+            f"run {run} has format version {fields.get('v')!r}, this agentbook reads {VERSION}: upgrade it."
+        )
     return Versioned(RunSnapshot.model_validate(fields), stored.seq)
 
 
@@ -47,12 +57,23 @@ async def save(connection: Connection, snapshot: RunSnapshot, expect: int) -> Ve
 
 
 async def _write(connection: Connection, snapshot: RunSnapshot, expect: int) -> Versioned | None:
-    try:
-        ack = await connection.publish_decided(connection.names.run(snapshot.run), snapshot.encode(), expect=expect)
-    except WrongLastSequence:
-        # A lost ack looks the same (JOURNAL.md, Append): our own bytes at the tail mean that we won.
-        stored = await connection.last(RUNS, connection.names.run(snapshot.run))
-        if stored is not None and stored.seq > expect and stored.data == snapshot.encode():
-            return Versioned(snapshot, stored.seq)
-        return None
-    return Versioned(snapshot, ack.seq)
+    subject = connection.names.run(snapshot.run)
+    data = snapshot.encode()
+    write = os.urandom(8).hex()
+    for pause in _PATIENCE:
+        try:
+            ack = await store(
+                connection, subject, data,
+                what=f"the snapshot of run {snapshot.run}", expect=expect, headers={_WRITE: write},
+            )  # fmt: skip
+            return Versioned(snapshot, ack.seq)
+        except WrongLastSequence:
+            stored = await connection.last(RUNS, subject)
+            # A lost ack looks the same (JOURNAL.md, Append): our own write at the tail means that we won.
+            if stored is not None and stored.headers.get(_WRITE) == write:
+                return Versioned(snapshot, stored.seq)
+            if (stored.seq if stored is not None else 0) != expect:
+                return None
+        # On R3 another write can be proposed and not yet applied: who won is not decided.
+        await asyncio.sleep(pause)
+    raise JournalUnavailable(f"the snapshot of run {snapshot.run} is still undecided: try again")
