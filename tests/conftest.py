@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+from nats_servers import NatsServer
 
 from agentbook.broker import local
 from agentbook.broker.connection import connect
@@ -48,6 +49,15 @@ async def connection(server, settings):
     for base in layout(connection.names):
         await connection.api.once(f"STREAM.DELETE.{stream_name(connection.names, base)}")
     await connection.close()
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server of the test's own, which it may kill and start again: no keeper does."""
+    server = NatsServer(tmp_path / "nats").start()
+    server.settings = Settings(namespace=f"t{os.urandom(4).hex()}", ack_wait=1)
+    yield server
+    server.kill()
 
 
 def _required(report) -> str | None:
