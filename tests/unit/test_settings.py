@@ -29,7 +29,7 @@ def test_a_book_survives_a_power_cut_unless_asked_otherwise() -> None:
         ("ack_wait", "1", 1.0),
         ("heartbeat", "0.25", 0.25),
         ("restart_limit", "7", 7),
-        ("unknown_errors", "httpx.ReadTimeout, httpx.WriteError,", ("httpx.ReadTimeout", "httpx.WriteError")),
+        ("unknown_errors", "httpx.ReadTimeout, httpx.WriteError, ", ("httpx.ReadTimeout", "httpx.WriteError")),
         ("secrets", "", ()),
         ("legacy_step_events", "on", True),
         ("legacy_step_events", "0", False),
