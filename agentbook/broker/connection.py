@@ -11,7 +11,7 @@ from agentbook.broker import pull as pulling
 from agentbook.broker import read as reading
 from agentbook.broker.api import Api, Json
 from agentbook.broker.follow import follow
-from agentbook.broker.handshake import check_server
+from agentbook.broker.handshake import check_server, check_tls, refusal
 from agentbook.broker.names import Names
 from agentbook.broker.outcomes import Ack, NoResponders, NotConnected, Stored, Undecided
 from agentbook.broker.pull import Delivery, Puller
@@ -19,10 +19,12 @@ from agentbook.broker.requests import Requests
 from agentbook.broker.streams import provision as provision_streams
 from agentbook.broker.target import Target
 from agentbook.broker.wire import ConnectFailed, Message, Subscription, Wire
-from agentbook.errors import ServerNotFound
 from agentbook.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_CONNECT = 5.0
+"""Seconds for each server of a target."""
 
 
 class Connection:
@@ -260,10 +262,11 @@ async def connect(
     # Errors arrive only once the wire is open, when `requests` exists.
     wire = Wire(heard, lambda text: requests.refused(text))
     requests = Requests(wire)
+    await check_tls(target, _CONNECT)
     try:
-        await wire.open(target, name=f"agentbook {os.getpid()}", tls=None, timeout=5.0)
+        await wire.open(target, name=f"agentbook {os.getpid()}", timeout=_CONNECT)
     except ConnectFailed as failed:
-        raise ServerNotFound(f"no server at {target.url}: {failed}") from None
+        raise refusal(target, failed.causes, _CONNECT) from None
     connection = Connection(wire, requests, target, settings)
     try:
         await requests.open()

@@ -90,7 +90,7 @@ class Wire:
         self.up = asyncio.Event()
         self.on_drop: set[Callable[[], None]] = set()
 
-    async def open(self, target: Target, *, name: str, tls: ssl.SSLContext | None, timeout: float) -> None:
+    async def open(self, target: Target, *, name: str, timeout: float) -> None:
         """Connect to the first server of `target` that takes us.
 
         Raises:
@@ -104,7 +104,6 @@ class Wire:
                 user=target.user,
                 password=target.password,
                 token=target.token,
-                tls=tls,
                 dont_randomize=True,
                 connect_timeout=timeout,  # pyright: ignore[reportArgumentType] - a float serves
                 max_reconnect_attempts=-1,
