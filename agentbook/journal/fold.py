@@ -164,7 +164,7 @@ class Fold:
         self.state = restore(self.state, record)
         if record.snapshot is None:
             self.snapshot = record.seq
-            self.bytes_since = size
+            self.bytes_since = 0
 
 
 def fold(records: Iterable[Record]) -> Fold:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -232,8 +232,11 @@ class Journal:
             intent = call.intent
             if intent is None or not call.open or intent.claim != self.writer.claim:
                 continue
-            result = ToolResult(position=call.position, intent=intent.seq, **_cut(intent.replay, call.partial))
-            await self.writer.append(result)
+            await self.writer.append(
+                ToolResult.model_validate(
+                    {"position": call.position, "intent": intent.seq, **_cut(intent.replay, call.partial)}
+                )
+            )
 
     def _ask(self, position: int, execution: Execution) -> replay.ToolAnswer:
         call = execution.call
@@ -282,9 +285,10 @@ class Journal:
         binding = Binding(place.run, place.iteration, position, key, emit)
         self.observe(Moment(position, "tool", name, "started"))
         begun = time.perf_counter()
+        ending: dict[str, object]
         try:
             output = codec.encode(await execution.run(replace(execution.call, binding=binding)), "result")
-            ending: dict[str, JsonValue | ErrorInfo | Interruption] = {"output": output}
+            ending = {"output": output}
         except OutcomeUnknown as error:
             ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
         except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
@@ -343,7 +347,7 @@ class Journal:
             raise signal
 
     @contextmanager
-    def _using(self) -> Iterator[None]:
+    def _using(self) -> Generator[None]:
         self._check()
         if self._busy:
             raise ConcurrentUse(
@@ -381,7 +385,7 @@ def _as_resolved(past: replay.PastCall) -> ToolResult:
     return ToolResult.model_validate(fields)
 
 
-def _cut(declared: Replay, partial: Sequence[JsonValue]) -> dict[str, ErrorInfo | Interruption]:
+def _cut(declared: Replay, partial: Sequence[JsonValue]) -> dict[str, object]:
     if declared == "safe":
         return {"error": ErrorInfo(type="Cancelled", message="the run was cancelled")}
     return {"interrupted": Interruption(partial=list(partial), cause="cancelled")}

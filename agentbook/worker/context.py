@@ -9,12 +9,12 @@ from pydantic import JsonValue
 from agentbook import codec
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
-from agentbook.broker.outcomes import Undecided
-from agentbook.errors import Committed, JournalUnavailable, RestartLimit, RunCancelled, Signal, UsageError
+from agentbook.errors import Committed, RestartLimit, RunCancelled, Signal, UsageError
 from agentbook.journal.handle import Journal, Moment, error_info
 from agentbook.journal.open import Holding, Limits, open_journal
 from agentbook.journal.records import Commit, ErrorInfo, Pause, decode
 from agentbook.protocol.events import event_of
+from agentbook.protocol.store import store
 from agentbook.seams import seam
 
 
@@ -144,14 +144,13 @@ class TaskContext:
 
     async def _publish(self, record: Commit | Pause) -> None:
         event = event_of(record)
-        try:
-            await self._connection.publish_decided(
-                self._connection.names.history(self.run), event.encode(), msg_id=event.message_id
-            )
-        except Undecided as error:
-            raise JournalUnavailable(
-                f"the event {event.type} of run {self.run} could not be published: {error}"
-            ) from None
+        await store(
+            self._connection,
+            self._connection.names.history(self.run),
+            event.encode(),
+            what=f"the event {event.type} of run {self.run}",
+            msg_id=event.message_id,
+        )
 
     async def _publish_again(self, seq: int) -> None:
         stored = await self._connection.at(JOURNAL, seq)

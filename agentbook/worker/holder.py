@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import time
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -42,6 +40,8 @@ from agentbook.journal.open import Holding, Limits
 from agentbook.journal.records import Record, decode
 from agentbook.protocol import runs
 from agentbook.protocol.dispatch import Dispatch
+from agentbook.protocol.holder import Holder as Answer
+from agentbook.protocol.instants import now
 from agentbook.protocol.snapshot import RunSnapshot
 from agentbook.settings import Settings
 from agentbook.worker.context import TaskContext
@@ -81,7 +81,7 @@ class Holder:
         self._worker = worker
         self._registration = registration
         self._delivery = delivery
-        self._since = time.time()
+        self._since = now()
         self._position = 0
         self._context: TaskContext | None = None
         self._work: asyncio.Task[None] | None = None
@@ -259,13 +259,8 @@ class Holder:
 
     async def _answer(self, question: Message) -> None:
         """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where."""
-        answer = {
-            "worker": self._worker,
-            "claim": self._claim(),
-            "position": self._position,
-            "since": self._since,
-        }
-        await self._loops.service.respond(question, json.dumps(answer).encode())
+        answer = Answer(worker=self._worker, claim=self._claim() or "", position=self._position, since=self._since)
+        await self._loops.service.respond(question, answer.encode())
 
     def _interrupt(self, signal: Signal | None) -> None:
         """End the user's coroutine from the service loop."""

@@ -1,0 +1,334 @@
+"""An open book: one JetStream, an engine and a worker, on two loops of its own (DESIGN.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, cast
+
+from pydantic import JsonValue
+
+from agentbook import codec
+from agentbook.authoring import Agent
+from agentbook.book.info import RunInfo, info_of
+from agentbook.book.portal import Portal, refuse_on_our_loops
+from agentbook.book.run import Run
+from agentbook.broker.connection import connect
+from agentbook.broker.local import Lease, acquire
+from agentbook.broker.names import RUNS
+from agentbook.broker.target import Target
+from agentbook.broker.url import parse
+from agentbook.engine import control
+from agentbook.engine.service import Engine
+from agentbook.engine.start import start
+from agentbook.errors import ConfigError, RunNotFound, UsageError
+from agentbook.ids import check_any_run_id, check_run_id, new_run_id
+from agentbook.protocol import runs
+from agentbook.protocol.instants import now
+from agentbook.protocol.snapshot import RunSnapshot, StepSnapshot
+from agentbook.settings import Durability, Settings
+from agentbook.worker.holder import Loops
+from agentbook.worker.registry import registration_of
+from agentbook.worker.worker import Worker
+
+_STOP_SECONDS = 5.0
+_opened: weakref.WeakSet[Book] = weakref.WeakSet()
+_newest: list[weakref.ref[Book]] = []
+
+
+class Book:
+    """An open connection to one JetStream, with an engine and a worker in this process.
+
+    Made by `agentbook.open`. A context manager; closing it returns promptly whatever is
+    running: runs go on elsewhere, or when a book is opened again.
+
+    Attributes:
+        settings: how it behaves.
+        service: the loop of engine, worker and reads. It runs no user code.
+        user: the loop of tools, models and handlers.
+        connection: the service loop's connection.
+    """
+
+    def __init__(self, target: Target, settings: Settings, lease: Lease | None) -> None:
+        self.settings = settings
+        self.name = f"{_process_kind()} {os.getpid()}"
+        self.target = target
+        self._lease = lease
+        self._closed = False
+        self._closing = threading.Lock()
+        self._registered: dict[str, Agent] = {}
+        self.service = Portal("agentbook-service")
+        self.user = Portal("agentbook-user")
+        try:
+            self.service.call(self._open)
+        except BaseException:
+            self.close()
+            raise
+        _opened.add(self)
+        _newest.append(weakref.ref(self))
+
+    async def _open(self) -> None:
+        self.connection = await connect(self.target, self.settings, provision=True)
+        self._user_connection = await asyncio.wrap_future(self.user.submit(connect(self.target, self.settings)))
+        loops = Loops(self.connection, self._user_connection, self.user.loop)
+        self.worker = Worker(loops, self.settings, self.name)
+        await self.worker.start()
+        self.engine = Engine(self.connection, self.settings)
+        self._engine_task = asyncio.create_task(self.engine.run(), name="engine")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"<Book {self.target.url}{' closed' if self._closed else ''}>"
+
+    def start(
+        self,
+        what: Agent,
+        input: object = None,  # noqa: A002 - the field's word for it (API.md)
+        *,
+        run_id: str | None = None,
+        labels: dict[str, str] | None = None,
+        title: str | None = None,
+    ) -> Run:
+        """Start a run, or attach to the one that has this id.
+
+        With a `run_id` this is idempotent: the same id and input attach to the run, also
+        after a crash of this process, and a run that has ended returns its recorded answer.
+
+        Args:
+            what: the agent; it is registered with this book's worker.
+            input: what the agent is told first; any value that can be journaled.
+            run_id: 1 to 64 letters, digits, '-' and '_'; None for a new one.
+            labels: free text, to find it by.
+            title: free text, for people.
+
+        Raises:
+            RunConflict: the id is taken by a run of another agent or input.
+            RunEnded: the run of this id was purged.
+            ValueNotJournalable: the input has no stored form.
+            ConfigError: the id cannot be used.
+        """
+        self._check_open()
+        run = check_run_id(run_id) if run_id is not None else new_run_id()
+        snapshot = RunSnapshot(
+            run=run,
+            title=title,
+            labels=labels or {},
+            what="agent",
+            type=what.name,
+            code=what.code,
+            input=cast("JsonValue", codec.encode(input, "input")),
+            created=now(),
+            steps={"agent": StepSnapshot()},
+        )
+        self.register(what)
+        self.service.call(self._start, snapshot)
+        return Run(self, run)
+
+    def register(self, *what: Agent) -> None:
+        """Let this book's worker work on the runs of these agents.
+
+        Raises:
+            ConfigError: something else than an agent.
+        """
+        self._check_open()
+        for agent in what:
+            if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - people pass functions
+                raise ConfigError(f"{agent!r} is not an Agent: write Agent('name', model=…, tools=[…])")
+            if self._registered.get(agent.name) is not agent:
+                self.service.call(self.worker.register, registration_of(agent))
+                self._registered[agent.name] = agent
+
+    def attach(self, run_id: str, *, force: bool = False) -> Run:
+        """Take up a run that exists: watch it, and have it go on if nobody works on it.
+
+        A live holder is asked and left alone. A run of an agent that this book has not
+        registered waits for a worker that knows it.
+
+        Args:
+            force: take it over from a live holder, which is fenced.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        self._check_open()
+        check_any_run_id(run_id)
+        self.service.call(control.resume, self.connection, run_id, force=force)
+        return Run(self, run_id)
+
+    def get(self, run_id: str) -> Run:
+        """The handle of a run that exists, only to look at it: nothing is dispatched.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        self._check_open()
+        check_any_run_id(run_id)
+        if self.service.call(runs.load, self.connection, run_id) is None:
+            raise RunNotFound(f"there is no run {run_id!r} in this book; see the runs with `agentbook runs`")
+        return Run(self, run_id)
+
+    def runs(self, status: str | None = None, label: str | None = None, limit: int = 50) -> list[RunInfo]:
+        """The runs of this book, newest first.
+
+        Args:
+            status: only those with this status.
+            label: only those with this label: ``name`` or ``name=value``.
+            limit: at most so many.
+        """
+        self._check_open()
+        return self.service.call(self._runs, status, label, limit)
+
+    def status(self) -> dict[str, object]:
+        """The state of this book's parts, for people."""
+        self._check_open()
+        return {
+            "server": self.target.url,
+            "embedded": self._lease is not None,
+            "connected": self.connection.connected,
+            "durability": self.settings.durability if self._lease is not None else "as the server has it",
+            "engine": "healthy" if self.engine.healthy else f"not healthy: {self.engine.error}",
+            "worker": "healthy" if self.worker.healthy else f"not healthy: {self.worker.errors}",
+            "types": self.worker.types,
+            "holding": self.worker.holding,
+        }
+
+    def close(self) -> None:
+        """Stop working, give back what is held, and let go of the server.
+
+        Raises:
+            UsageError: called inside a tool or a handler.
+        """
+        refuse_on_our_loops("book.close()")
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._wait_briefly(self._stop())
+            if hasattr(self, "_user_connection"):
+                with contextlib.suppress(TimeoutError):
+                    self.user.submit(self._user_connection.close()).result(_STOP_SECONDS)
+            self.user.close()
+            self.service.close()
+            if self._lease is not None:
+                self._lease.release()
+
+    def _wait_briefly(self, work: Coroutine[Any, Any, None]) -> None:
+        with contextlib.suppress(TimeoutError):
+            # Bounded: a tool that refuses to end must not keep the caller; the ack wait hands its task on.
+            self.service.submit(work).result(_STOP_SECONDS)
+
+    async def _stop(self) -> None:
+        if hasattr(self, "worker"):
+            await self.worker.stop()
+        if hasattr(self, "engine"):
+            await self.engine.stop()
+            await asyncio.gather(self._engine_task, return_exceptions=True)
+        if hasattr(self, "connection"):
+            await self.connection.close()
+
+    async def _start(self, snapshot: RunSnapshot) -> None:
+        _, created = await start(self.connection, snapshot)
+        if not created:
+            await control.resume(self.connection, snapshot.run)
+
+    async def _runs(self, status: str | None, label: str | None, limit: int) -> list[RunInfo]:
+        found: list[RunSnapshot] = []
+        async for stored in self.connection.read(RUNS, self.connection.names.run("*")):
+            snapshot = RunSnapshot.model_validate_json(stored.data)
+            if (status is None or snapshot.status == status) and _labelled(snapshot, label):
+                found.append(snapshot)
+        found.sort(key=lambda snapshot: snapshot.created, reverse=True)
+        return [info_of(snapshot) for snapshot in found[:limit]]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this book is closed: open it again with agentbook.open()")
+
+
+def open(  # noqa: A001 - said as `agentbook.open`, like `gzip.open`
+    url: str | None = None,
+    *,
+    dir: str | Path | None = None,  # noqa: A002 - the setting's name
+    durability: Durability | None = None,
+    namespace: str | None = None,
+    settings: Settings | None = None,
+) -> Book:
+    """Open a book: on the embedded server of a folder, or on a server of yours.
+
+    Args:
+        url: a NATS URL, or several with commas; None starts or joins the embedded server.
+        dir: folder of the embedded server; default ``.agentbook``.
+        durability: ``disk`` (the default) or ``process``; see `Settings`.
+        namespace: prefix of all names on the server.
+        settings: everything else; the arguments above win over it.
+
+    Raises:
+        ConfigError: the arguments contradict each other.
+        ServerError: the server cannot serve; the text says what to do.
+
+    Example:
+        >>> import agentbook
+        >>> with agentbook.open() as book:  # doctest: +SKIP
+        ...     print(book.runs())
+    """
+    refuse_on_our_loops("agentbook.open()")
+    given = {"dir": None if dir is None else Path(dir), "durability": durability, "namespace": namespace}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    settings = replace(settings or Settings.from_environment(), **chosen)  # pyright: ignore[reportArgumentType]
+    if url is None:
+        lease = acquire(settings)
+        return Book(lease.target, settings, lease)
+    if durability is not None or dir is not None:
+        raise ConfigError("dir and durability belong to the embedded server: leave them out with a URL")
+    return Book(parse(url), settings, None)
+
+
+def current() -> Book:
+    """The book that was opened last and is still open.
+
+    Raises:
+        UsageError: none is open.
+    """
+    for reference in reversed(_newest):
+        book = reference()
+        if book is not None and book in _opened and not book._closed:  # pyright: ignore[reportPrivateUsage]
+            return book
+    raise UsageError("no book is open: call agentbook.open() first (in a notebook: %agentbook up)")
+
+
+def _labelled(snapshot: RunSnapshot, label: str | None) -> bool:
+    if label is None:
+        return True
+    name, given, value = label.partition("=")
+    return name in snapshot.labels and (not given or snapshot.labels[name] == value)
+
+
+def _process_kind() -> str:
+    import sys
+
+    return "kernel" if "ipykernel" in sys.modules else "process"
+
+
+@atexit.register
+def _close_all() -> None:
+    """Give running tasks back at exit, so that the next process need not wait for them."""
+    for book in list(_opened):
+        book.close()

@@ -1,0 +1,224 @@
+"""The handle of a run: start it, watch it, wait for it, read what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Generator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from agentbook import codec
+from agentbook.book.info import RunInfo, RunResult, info_of
+from agentbook.book.portal import refuse_on_our_loops
+from agentbook.book.watch import until
+from agentbook.broker.names import JOURNAL
+from agentbook.engine import control
+from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
+from agentbook.journal.check import CheckReport, check
+from agentbook.journal.open import read_journal
+from agentbook.journal.records import Commit, ModelResponse, Record, decode
+from agentbook.protocol import runs
+from agentbook.protocol.snapshot import RunSnapshot
+from agentbook.views.facts import RunFacts
+from agentbook.views.graph import RunGraph, graph
+from agentbook.views.timeline import Timeline, build
+
+if TYPE_CHECKING:
+    from agentbook.book.book import Book
+
+_TICK_SECONDS = 0.1
+
+
+class Run:
+    """A started run, or one attached to. It stays valid after the run has ended.
+
+    Every method works from a cell, a script and a thread; ``await run`` from any loop.
+
+    Attributes:
+        id: the run's id.
+    """
+
+    def __init__(self, book: Book, run_id: str) -> None:
+        self.id = run_id
+        self._book = book
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    @property
+    def info(self) -> RunInfo:
+        """One line about the run, as it stands now."""
+        return info_of(self._snapshot())
+
+    @property
+    def status(self) -> str:
+        """``running``, ``waiting``, ``halted``, ``completed``, ``failed``, ``cancelled`` …"""
+        return self._snapshot().status
+
+    def wait(self, timeout: float | None = None) -> object:
+        """Wait for the run to end.
+
+        Args:
+            timeout: seconds to wait, None for ever. The run goes on either way.
+
+        Returns:
+            What its last turn completed with.
+
+        Raises:
+            RunFailed: it failed.
+            RunHalted: it stopped and needs a person or other code.
+            RunCancelledError: it was cancelled.
+            TimeoutError: it has not ended within `timeout`.
+        """
+        refuse_on_our_loops("run.wait()")
+        future = self._book.service.submit(self._output())
+        try:
+            return future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise  # the run's own error, not ours
+            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
+        finally:
+            future.cancel()
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> object:
+        future = asyncio.wrap_future(self._book.service.submit(self._output()))
+        try:
+            while not future.done():
+                # An interrupt lands only when the caller's loop next wakes, so it wakes often.
+                await asyncio.wait([future], timeout=_TICK_SECONDS)
+            return future.result()
+        finally:
+            future.cancel()
+
+    def result(self) -> RunResult:
+        """Wait for the run to end, and tell how it went. Raises as `wait`."""
+        output = self.wait()
+        records = self.journal()
+        counts = self._timeline(records).counts()
+        return RunResult(
+            output=output,
+            usage=_usage(records),
+            turns=sum(isinstance(record, Commit) and record.advancing for record in records),
+            duration=_seconds(records),
+            ran=counts.ran,
+            replayed=counts.replayed,
+        )
+
+    def cancel(self, reason: str | None = None) -> None:
+        """End the run now. Tools that run are cut; what they had started is recorded as unknown."""
+        self._book.service.call(control.cancel, self._book.connection, self.id, reason)
+
+    def resume(self, *, force: bool = False) -> str:
+        """Make sure that a worker takes the run up, unless a live holder has it.
+
+        Args:
+            force: take it over from a live holder, which is fenced.
+
+        Returns:
+            ``dispatched``, ``viewing`` (a live holder has it) or ``ended``.
+        """
+        return self._book.service.call(control.resume, self._book.connection, self.id, force=force)
+
+    def retry(self) -> None:
+        """Begin the halted turn again, as a new attempt: safe calls run again, unsafe ones do not."""
+        self._book.service.call(control.retry, self._book.connection, self.id)
+
+    def journal(self, from_seq: int | None = None) -> list[Record]:
+        """The run's records, in order.
+
+        Args:
+            from_seq: the first sequence wanted; None for all.
+        """
+        return self._book.service.call(self._records, from_seq or 1)
+
+    def check(self) -> CheckReport:
+        """Audit the journal; the report is true when every rule holds."""
+        return self._book.service.call(self._check)
+
+    @property
+    def timeline(self) -> Timeline:
+        """Who did what at which position, and what was replayed."""
+        return self._timeline(self.journal())
+
+    def graph(self) -> RunGraph:
+        """The graph of what really happened."""
+        return graph(self.journal(), self._facts())
+
+    def _timeline(self, records: list[Record]) -> Timeline:
+        return build(records, self._facts())
+
+    def _facts(self) -> RunFacts:
+        snapshot = self._snapshot()
+        return RunFacts(run=self.id, agent=snapshot.type, status=snapshot.status)
+
+    def _snapshot(self) -> RunSnapshot:
+        return self._book.service.call(self._load)
+
+    async def _load(self) -> RunSnapshot:
+        versioned = await runs.load(self._book.connection, self.id)
+        if versioned is None:
+            raise RunNotFound(f"there is no run {self.id!r} in this book")
+        return versioned.snapshot
+
+    async def _records(self, start: int) -> list[Record]:
+        snapshot = await self._load()
+        found: list[Record] = []
+        for step in snapshot.steps:
+            found += await read_journal(self._book.connection, self.id, step, start=start)
+        return sorted(found, key=lambda record: record.seq)
+
+    async def _check(self) -> CheckReport:
+        # The snapshot first: the journal may then be ahead of it, never behind.
+        snapshot = await self._load()
+        reports = [
+            check(
+                await read_journal(self._book.connection, self.id, name),
+                turns=step.turns,
+                settled=snapshot.status == "completed",
+            )
+            for name, step in snapshot.steps.items()
+        ]
+        violations = tuple(violation for report in reports for violation in report.violations)
+        return CheckReport(sum(report.records for report in reports), violations)
+
+    async def _output(self) -> object:
+        snapshot = await until(self._book.connection, self.id, lambda run: run.ended or run.status == "halted")
+        final = snapshot.final
+        if snapshot.status == "halted":
+            raise RunHalted(self.id, info_of(snapshot).cause or "no cause was recorded")
+        if snapshot.status == "cancelled":
+            raise RunCancelledError(self.id, final.reason if final else None)
+        if snapshot.status != "completed" or final is None:
+            error = final.error if final else None
+            kind, text = (error.type, error.message) if error else (snapshot.status, "no error was recorded")
+            raise RunFailed(self.id, kind, text, final.reason if final else None)
+        return await self._final_output(final.journal_seq)
+
+    async def _final_output(self, seq: int | None) -> object:
+        stored = await self._book.connection.at(JOURNAL, seq) if seq is not None else None
+        record = decode(stored.data, stored.seq) if stored else None
+        if not isinstance(record, Commit):
+            raise JournalTruncated(f"the commit that ended run {self.id} (record {seq}) is gone")
+        return codec.decode(record.output)
+
+
+def _usage(records: list[Record]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for record in records:
+        if isinstance(record, ModelResponse):
+            for name, amount in (record.usage or {}).items():
+                if isinstance(amount, int | float):
+                    total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _seconds(records: list[Record]) -> float:
+    if not records:
+        return 0.0
+    first, last = (datetime.fromisoformat(record.at) for record in (records[0], records[-1]))
+    return (last - first).total_seconds()

@@ -1,0 +1,80 @@
+"""``agentbook demo``: a crash in the middle of a turn, and what the journal makes of it."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentbook.broker.local import down
+from agentbook.cli.output import say
+from agentbook.crashlab import parse_fault, seams
+from agentbook.demo.story import Outcome, play
+from agentbook.errors import ConfigError, UsageError
+from agentbook.settings import Settings
+from agentbook.views.text import render
+
+_DEFAULT_FAULT = "inside_tool:refund"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo(
+    crash: Annotated[
+        str,
+        typer.Option(metavar="SEAM[@TURN][:TOOL]", help=f"Where the first process is killed: {', '.join(seams())}."),
+    ] = _DEFAULT_FAULT,
+    no_crash: Annotated[bool, typer.Option("--no-crash", help="Run it without a crash.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the store in this folder, for `agentbook runs --dir …`.")
+    ] = None,
+) -> None:
+    """Kill an agent's process right after it refunded money, resume it, and count what ran.
+
+    Exit 1 if any guarantee failed.
+    """
+    fault = None if no_crash else parse_fault(crash)
+    if keep is not None and (keep / "store").exists():
+        raise ConfigError(f"{keep} holds the store of an earlier demo: name another folder")
+    place = tempfile.TemporaryDirectory(prefix="agentbook-demo-") if keep is None else nullcontext(str(keep))
+    with place as folder:
+        settings = replace(Settings.from_environment(), server_grace=2.0, ack_wait=3.0)
+        try:
+            outcome = play(Path(folder), fault, settings, say)
+        finally:
+            if keep is None:
+                _take_down(replace(settings, dir=Path(folder) / "store"))
+    _tell(outcome)
+    if keep is not None:
+        say(f"\nLook around: agentbook show order-42 --dir {keep / 'store'}")
+    if not outcome.held:
+        raise typer.Exit(1)
+
+
+def _take_down(settings: Settings) -> None:
+    try:
+        down(settings, force=True)
+    except UsageError:
+        # Its own book has just let go of it; the grace ends the server.
+        return
+
+
+def _tell(outcome: Outcome) -> None:
+    say("\nThe timeline", "bold")
+    say(render(outcome.timeline))
+    say("\nWhat really started, counted in a file outside the journal", "bold")
+    for effect in outcome.effects:
+        say(f"  process {effect.pid}  {effect.kind:<5}  {effect.name:<13}  {effect.key}")
+    say("\nThe graph of what happened (Mermaid)", "bold")
+    say(outcome.graph.to_mermaid())
+    say("\nGuarantees", "bold")
+    for guarantee in outcome.guarantees:
+        sign, style = ("✓", "green") if guarantee.held else ("✗", "bold red")
+        say(f"  {sign} {guarantee.text}: {guarantee.figures}", style)

@@ -1,0 +1,1 @@
+"""`agentbook demo`: a billing agent whose process is killed right after it refunded."""
