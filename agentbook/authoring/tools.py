@@ -185,9 +185,9 @@ def _in_thread(function: Callable[..., object], positional: list[object], keywor
 def _checked_name(function: object, name: str | None) -> str:
     if name is None:
         name = function_name(function)
-        if not callable(function) and not isinstance(function, classmethod | property):
+        if not callable(function) and not _unbound(function):
             raise ConfigError(f"@tool decorates a function, not {function!r}")
-        if name == "<lambda>" or not hasattr(function, "__name__"):
+        if name == "<lambda>" or not hasattr(cast(object, function), "__name__"):
             raise ConfigError(f'{function!r} has no name of its own: @tool(..., name="…")')
     return check_name("tool", name)
 
@@ -205,13 +205,17 @@ def _check_function(function: object, name: str) -> None:
         raise ConfigError(f"tool {name} is declared twice: use one @tool")
     if inspect.isclass(function):
         raise ConfigError(f"{name} is a class, which cannot be a tool: decorate a function that makes and uses one")
-    if isinstance(function, staticmethod | classmethod | property) or _in_class_body(function):
+    if _unbound(function) or _in_class_body(function):
         raise ConfigError(
             f"{name} is a method of a class that has no object yet: decorate a function, "
             f"or declare the method of an object: tool(replay=…)(thing.{name})"
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"tool {name} yields: return one value, and record what comes before it with call.emit(…)")
+
+
+def _unbound(function: object) -> bool:
+    return isinstance(function, staticmethod | classmethod | property)
 
 
 def _in_class_body(function: object) -> bool:
