@@ -15,7 +15,7 @@ NBVAL := $(if $(wildcard notebooks/*.ipynb),--nbval --nbval-current-env --nbval-
 PYTEST := $(BIN)/python -m pytest -p tests.plugins.shares
 
 # pyright runs on node: the machine's, else one from a wheel (200 MB), so that nothing but the index is needed.
-NODE := $(if $(shell command -v node),,'pyright[nodejs]')
+NODE := $(if $(shell command -v node 2>/dev/null),,'pyright[nodejs]')
 # Without this pyright asks the network for news of itself.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export AGENTBOOK_MAKE_STARTED := $(shell date +%s)
