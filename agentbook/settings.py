@@ -13,6 +13,7 @@ from agentbook.errors import ConfigError
 Durability = Literal["disk", "process"]
 
 _PREFIX = "AGENTBOOK_"
+_SWITCH = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +108,23 @@ class Settings:
 
 
 def _parse(variable: str, text: str, default: object) -> object:
+    kind = type(default).__name__
     try:
-        if isinstance(default, bool):
-            return {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}[text.lower()]
-        if isinstance(default, int):
-            return int(text)
-        if isinstance(default, float) or (default is None and variable.endswith("HEARTBEAT")):
-            return float(text)
-        if isinstance(default, tuple):
-            return tuple(part.strip() for part in text.split(",") if part.strip())
-        if isinstance(default, Path):
-            return Path(text)
+        match default:
+            case bool():
+                return _SWITCH[text.lower()]
+            case int():
+                return int(text)
+            case float():
+                return float(text)
+            case None if variable == f"{_PREFIX}HEARTBEAT":
+                kind = "float"
+                return float(text)
+            case tuple():
+                return tuple(part.strip() for part in text.split(",") if part.strip())
+            case Path():
+                return Path(text)
+            case _:
+                return text or None
     except (ValueError, KeyError):
-        raise ConfigError(f"{variable}={text!r} is not a {type(default).__name__}") from None
-    return text or None
+        raise ConfigError(f"{variable}={text!r} is not a {kind}") from None

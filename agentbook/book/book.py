@@ -11,9 +11,7 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
-
-from pydantic import JsonValue
+from typing import Any, Self
 
 from agentbook import codec
 from agentbook.authoring import Agent
@@ -134,7 +132,7 @@ class Book:
             what="agent",
             type=what.name,
             code=what.code,
-            input=cast("JsonValue", codec.encode(input, "input")),
+            input=codec.encode(input, "input"),
             created=now(),
             steps={"agent": StepSnapshot()},
         )

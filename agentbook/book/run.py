@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ from agentbook.journal.open import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot
+from agentbook.views.draw import draw
 from agentbook.views.facts import RunFacts
-from agentbook.views.graph import RunGraph, graph
+from agentbook.views.graph import RunGraph
 from agentbook.views.timeline import Timeline, build
 
 if TYPE_CHECKING:
@@ -99,14 +101,16 @@ class Run:
         """Wait for the run to end, and tell how it went. Raises as `wait`."""
         output = self.wait()
         records = self.journal()
-        counts = self._timeline(records).counts()
+        counts = Counter(
+            chip.state for block in self._timeline(records).blocks for row in block.rows for chip in row.chips
+        )
         return RunResult(
             output=output,
             usage=_usage(records),
             turns=sum(isinstance(record, Commit) and record.advancing for record in records),
             duration=_seconds(records),
-            ran=counts.ran,
-            replayed=counts.replayed,
+            ran=counts["ran"] + counts["reran"],
+            replayed=counts["replayed"],
         )
 
     def cancel(self, reason: str | None = None) -> None:
@@ -147,7 +151,7 @@ class Run:
 
     def graph(self) -> RunGraph:
         """The graph of what really happened."""
-        return graph(self.journal(), self._facts())
+        return draw(self.timeline)
 
     def _timeline(self, records: list[Record]) -> Timeline:
         return build(records, self._facts())
