@@ -66,8 +66,8 @@ def _scalar_to_stored(value: Any, part: Part) -> Fields:
     if dtype.kind in "Mm":
         item = int(value.view("i8"))
     elif dtype.kind in "SU":
-        # `item` would do too, but drops nothing only by way of the plain type.
-        item = bytes(value) if dtype.kind == "S" else str(value)
+        # numpy's own `str` and `item` drop NULs at the end.
+        item = bytes(value) if dtype.kind == "S" else str.__str__(value)
     else:
         item = value.item()
     return {TAG: "numpy.scalar", "dtype": dtype.str, "value": part(item, "")}

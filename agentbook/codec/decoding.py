@@ -39,10 +39,16 @@ def _whole(stored: JsonValue) -> Any:
     if isinstance(stored, dict):
         if TAG in stored:
             return _tagged(stored)
-        return {key[1:] if key[:1] == "$" else key: _whole(item) for key, item in stored.items()}
+        return {
+            key[1:] if key[:1] == "$" else key: item if type(item) in _ATOMS else _whole(item)
+            for key, item in stored.items()
+        }
     elif isinstance(stored, list):
-        return [_whole(item) for item in stored]
+        return [item if type(item) in _ATOMS else _whole(item) for item in stored]
     return stored
+
+
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 def _tagged(stored: Fields) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 from pydantic import JsonValue
@@ -14,8 +15,9 @@ from agentbook.codec.equality import canonical
 from agentbook.codec.tags import MAX_DEPTH, TAG, Unstorable
 from agentbook.errors import ValueNotJournalable
 
-_ATOMS = frozenset({bool, type(None)})
+_ATOMS: frozenset[object] = frozenset({bool, type(None)})
 _LONG = 1 << 62
+_kind = cast(Callable[[object], object], type)
 
 
 def encode(value: object, path: str = "value") -> JsonValue:
@@ -41,49 +43,53 @@ def encode(value: object, path: str = "value") -> JsonValue:
     return _Encoder().encode(value, path, MAX_DEPTH)
 
 
-def _is_plain(value: object, depth: int) -> bool:
-    """Whether a value is its own stored form. The one check that every value pays, so it is written for speed."""
-    kind = type(value)
-    if kind is str:
-        text = cast(str, value)
-        return text.isascii() or scalars.is_text(text)
-    elif kind is dict:
+# The one check that every value pays, so it is written for speed: scalars are looked at where they
+# stand, because a call costs more than the check.
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether a value is its own stored form."""
+    kind = _kind(value)
+    if kind is dict:
         if depth == 0:
             return False
-        for key, item in cast(dict[object, object], value).items():
-            if type(key) is not str or key.startswith("$") or not (key.isascii() or scalars.is_text(key)):
+        for key, item in value.items():
+            if type(key) is not str or key[:1] == "$" or not (key.isascii() or scalars.is_text(key)):
                 return False
-            kind = type(item)
+            kind = _kind(item)
             if kind is str:
-                text = cast(str, item)
-                if not (text.isascii() or scalars.is_text(text)):
+                if not (item.isascii() or scalars.is_text(item)):
+                    return False
+            elif kind is int:
+                if not (-_LONG < item < _LONG or scalars.is_short(item)):
+                    return False
+            elif kind is float:
+                if not math.isfinite(item):
                     return False
             elif kind not in _ATOMS and not _is_plain(item, depth - 1):
                 return False
         return True
     elif kind is list:
-        return depth > 0 and _is_plain_list(cast(list[Any], value), depth - 1)
+        return depth > 0 and _is_plain_list(value, depth - 1)
+    elif kind is str:
+        return value.isascii() or scalars.is_text(value)
     elif kind is int:
-        return -_LONG < cast(int, value) < _LONG or scalars.is_short(cast(int, value))
+        return -_LONG < value < _LONG or scalars.is_short(value)
     elif kind is float:
-        return math.isfinite(cast(float, value))
+        return math.isfinite(value)
     return kind in _ATOMS
 
 
 def _is_plain_list(items: list[Any], depth: int) -> bool:
-    kinds = set(map(type, items))
-    if len(kinds) == 1:
+    if len(items) > 4:
         # Long lists of one kind, such as embeddings, are checked without a Python loop.
-        kind = kinds.pop()
-        if kind is float:
+        kinds = set(map(type, items))
+        if kinds == {float}:
             return all(map(math.isfinite, items))
-        elif kind is int:
-            return (min(items) > -_LONG and max(items) < _LONG) or all(map(scalars.is_short, items))
-        elif kind is str:
+        elif kinds == {str}:
             return all(map(str.isascii, items)) or all(map(scalars.is_text, items))
-        elif kind is not dict and kind is not list:
-            return kind in _ATOMS
-    return all(_is_plain(item, depth) for item in items)
+    for item in items:  # noqa: SIM110 - a generator in all() costs more than the check
+        if not _is_plain(item, depth):
+            return False
+    return True
 
 
 class _Encoder:

@@ -28,7 +28,9 @@ def canonical(value: JsonValue) -> bytes:
         b'{"a":[2],"b":1}'
     """
     try:
-        return _spell(_normal(value, "value")).encode("ascii")
+        return _spell(_normal(value)).encode("ascii")
+    except _NotJson as error:
+        raise ValueNotJournalable("value" + "".join(reversed(error.steps)), error.reason) from None
     except RecursionError:
         raise ValueNotJournalable("value", "it contains itself, or is nested too deep") from None
 
@@ -55,29 +57,52 @@ def _spell(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _normal(value: JsonValue, path: str) -> JsonValue:
-    if value is None or type(value) is bool or type(value) is str:
+class _NotJson(Exception):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.steps: list[str] = []
+
+
+def _normal(value: JsonValue) -> JsonValue:
+    """The same value with one spelling of each number. A new container, or the scalar itself."""
+    if type(value) is str or value is None or type(value) is bool:
         return value
+    elif type(value) is dict:
+        return _normal_object(value)
+    elif type(value) is list:
+        normal: list[JsonValue] = []
+        try:
+            for item in value:
+                normal.append(item if type(item) is str else _normal(item))
+        except _NotJson as error:
+            error.steps.append(f"[{len(normal)}]")
+            raise
+        return normal
     elif type(value) is int:
         # json.dumps cannot spell an int beyond Python's limit of digits; nothing encoded is that long.
         if value.bit_length() > 8192:
-            raise ValueNotJournalable(path, f"an int of {value.bit_length():,} bits is too long for a JSON number")
+            raise _NotJson(f"an int of {value.bit_length():,} bits is too long for a JSON number")
         return value
     elif type(value) is float:
         if not math.isfinite(value):
-            raise ValueNotJournalable(path, f"{value!r} is not JSON")
+            raise _NotJson(f"{value!r} is not JSON")
         return int(value) if value.is_integer() else value
-    elif type(value) is list:
-        return [_normal(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    elif type(value) is dict:
-        normal: dict[str, JsonValue] = {}
+    raise _NotJson(f"{type(value).__name__} is not a JSON type")
+
+
+def _normal_object(value: dict[str, JsonValue]) -> JsonValue:
+    key = ""
+    normal: dict[str, JsonValue] = {}
+    try:
         for key, item in value.items():
             if type(key) is not str:
-                raise ValueNotJournalable(path, f"the key {key!r} is not text")
-            normal[key] = _normal(item, f"{path}.{key}")
-        items = normal.get("items")
-        if normal.get("$type") == "dict" and type(items) is list:
-            # A dictionary whose keys are not text is stored as pairs; their order is no part of its value either.
-            normal["items"] = sorted(items, key=_spell)
-        return normal
-    raise ValueNotJournalable(path, f"{type(value).__name__} is not a JSON type")
+                raise _NotJson("a key is not text")
+            normal[key] = item if type(item) is str else _normal(item)
+    except _NotJson as error:
+        error.steps.append(f".{key}")
+        raise
+    items = normal.get("items")
+    if type(items) is list and normal.get("$type") == "dict":
+        # A dictionary whose keys are not text is stored as pairs; their order is no part of its value either.
+        normal["items"] = sorted(items, key=_spell)
+    return normal

@@ -89,7 +89,7 @@ def _array_to_stored(pd: Any, array: Any, part: Part, suffix: str) -> JsonValue:
     elif type(array).__name__ in _MASKED:
         values = array.to_numpy(dtype=dtype.numpy_dtype, na_value=dtype.numpy_dtype.type(0))
         return {"kind": type(array).__name__, "values": part(values, suffix), "mask": part(array.isna(), suffix)}
-    elif type(dtype).__module__.startswith("numpy"):
+    elif isinstance(array, pd.arrays.NumpyExtensionArray) or type(dtype).__module__.startswith("numpy"):
         return {"kind": "numpy", "values": part(array.to_numpy(), suffix)}
     raise Unstorable(f"{suffix} has dtype {dtype}, which has no stored form; convert it with .astype(…)")
 
