@@ -7,9 +7,10 @@ from typing import Literal
 
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL, TASKS
+from agentbook.broker.outcomes import ShortRead
 from agentbook.engine.advance import dispatched, finish
 from agentbook.engine.ensure import ensure
-from agentbook.errors import NotHalted, RunEnded, RunNotFound
+from agentbook.errors import JournalUnavailable, NotHalted, RunEnded, RunNotFound
 from agentbook.journal.records import FENCING, Claim, Commit, Pause, decode
 from agentbook.protocol import runs
 from agentbook.protocol.holder import ask_holder
@@ -157,8 +158,11 @@ async def _claimed(connection: Connection, run: str, name: str, step: StepSnapsh
     # Any other record was written under the newest claim. A claim of the current dispatch
     # came after the record whose event led to that dispatch, so only those are read.
     after = step.accepted_seq or 0
-    async for earlier in connection.read(JOURNAL, subject, start=after + 1, upto=stored.seq):
-        record = decode(earlier.data, earlier.seq)
-        if isinstance(record, Claim) and record.claim == tail.claim:
-            return record.dispatch == step.dispatch
+    try:
+        async for earlier in connection.read(JOURNAL, subject, start=after + 1, upto=stored.seq):
+            record = decode(earlier.data, earlier.seq)
+            if isinstance(record, Claim) and record.claim == tail.claim:
+                return record.dispatch == step.dispatch
+    except ShortRead as error:
+        raise JournalUnavailable(f"the journal of run {run} cannot be read to its end yet: {error}") from error
     return False

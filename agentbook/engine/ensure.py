@@ -78,11 +78,7 @@ async def _publish_end(connection: Connection, run: RunSnapshot) -> None:
 
 async def _in_history(connection: Connection, run: str, message_id: str) -> bool:
     """The server knows an id again for two minutes only; a crash may be repaired much later."""
-    subject = connection.names.history(run)
-    tail = await connection.last(HISTORY, subject)
-    if tail is None:
-        return False
-    async for stored in connection.read(HISTORY, subject, upto=tail.seq):
+    async for stored in connection.read(HISTORY, connection.names.history(run), upto=None):
         if stored.headers.get("Nats-Msg-Id") == message_id:
             return True
     return False

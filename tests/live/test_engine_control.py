@@ -80,6 +80,13 @@ async def test_cancelling_twice_or_after_the_end_keeps_the_first_end(connection)
     assert await ends(connection, "r") == ["run.cancelled"]
 
 
+async def test_of_five_cancels_at_once_one_end_stands(connection):
+    await start(connection, a_run())
+    outcomes = await asyncio.gather(*(cancel(connection, "r", str(number)) for number in range(5)))
+    assert len(set(map(repr, outcomes))) == 1
+    assert await ends(connection, "r") == ["run.cancelled"]
+
+
 async def test_cancelling_races_an_answer_and_one_end_stands(connection):
     for number in range(10):
         name = f"r{number}"
