@@ -88,15 +88,21 @@ _READERS: dict[str, Callable[[Any, Whole], object]] = {
 
 def _validated(value: object, type: Any) -> object:  # noqa: A002 - as in `decode`
     try:
-        return _adapter(type).validate_python(value)
+        adapter = _cached_adapter(type)
+    except TypeError:  # an annotation may hold something that cannot be hashed
+        adapter = _adapter(type)
+    try:
+        return adapter.validate_python(value)
     except ValidationError as error:
         raise JournalError(f"a stored value is not the {type!r} that the code expects: {error}") from error
 
 
-@functools.lru_cache(maxsize=256)
 def _adapter(type: Any) -> TypeAdapter[object]:  # noqa: A002 - as in `decode`
     try:
         return TypeAdapter(type)
     except PydanticUserError:
         # A class that pydantic knows nothing of, such as DataFrame, is checked by isinstance.
         return TypeAdapter(type, config=ConfigDict(arbitrary_types_allowed=True))
+
+
+_cached_adapter = functools.lru_cache(maxsize=256)(_adapter)

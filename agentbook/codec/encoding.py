@@ -40,7 +40,10 @@ def encode(value: object, path: str = "value") -> JsonValue:
     """
     if _is_plain(value, MAX_DEPTH):
         return cast(JsonValue, value)
-    return _Encoder().encode(value, path, MAX_DEPTH)
+    try:
+        return _Encoder().encode(value, path, MAX_DEPTH)
+    except RecursionError as error:
+        raise ValueNotJournalable(path, "it is nested too deep for the Python stack") from error
 
 
 # The one check that every value pays, so it is written for speed: scalars are looked at where they

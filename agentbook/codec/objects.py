@@ -131,9 +131,21 @@ def _model_to_stored(value: BaseModel, part: Part) -> Fields:
     try:
         return {TAG: "pydantic", "class": name, **_model_parts(value, part)}
     except (ValueNotJournalable, Unstorable):
-        if dumped is None or cls.model_validate(dumped) != value:
+        if dumped is None or not _comes_back(dumped, value):
             raise
         return {TAG: "pydantic", "class": name, "dumped": part(dumped, "")}
+
+
+def _comes_back(dumped: JsonValue, value: BaseModel) -> bool:
+    try:
+        back = type(value).model_validate(dumped)
+    except (ValueError, TypeError):
+        return False
+    return back == value and _kinds(back) == _kinds(value)
+
+
+def _kinds(value: BaseModel) -> list[type]:
+    return [type(cast(object, item)) for item in value.__dict__.values()]
 
 
 def _has_serialiser(cls: type[BaseModel]) -> bool:

@@ -143,6 +143,8 @@ class Celsius:
 
 class Weather(BaseModel):
     now: Annotated[Celsius, PlainSerializer(lambda value: value.degrees)]
+    note: Any = None
+    hour: int = Field(default=0, ge=0)
 
 
 class Climate(BaseModel):
