@@ -56,8 +56,10 @@ _HOME = {
     "Tool": "agentbook.authoring",
     "ToolCall": "agentbook.journal.calls",
     "current": "agentbook.book",
+    "load_ipython_extension": "agentbook.notebook",
     "open": "agentbook.book",
     "tool": "agentbook.authoring",
+    "unload_ipython_extension": "agentbook.notebook",
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from agentbook.errors import ConfigError
 Durability = Literal["disk", "process"]
 
 _PREFIX = "AGENTBOOK_"
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _SWITCH = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
 
 
@@ -71,8 +74,12 @@ class Settings:
         if not 1 <= self.replicas <= 5:
             raise ConfigError(f"replicas must be from 1 to 5, not {self.replicas}")
         for name in ("ack_wait", "append_deadline", "retention", "server_grace"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is a positive number of seconds, not {getattr(self, name)}")
+        if self.heartbeat is not None and not 0 < self.heartbeat < self.ack_wait:
+            raise ConfigError(
+                f"heartbeat is a number of seconds below ack_wait ({self.ack_wait:g}), not {self.heartbeat}"
+            )
         for name in (
             "max_calls",
             "concurrency",
@@ -83,8 +90,8 @@ class Settings:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.namespace is not None and not self.namespace.replace("_", "").replace("-", "").isalnum():
-            raise ConfigError(f"namespace may hold letters, digits, '-' and '_', not {self.namespace!r}")
+        if self.namespace is not None and not _NAMESPACE.fullmatch(self.namespace):
+            raise ConfigError(f"a namespace is 1 to 32 letters, digits, '-' and '_', not {self.namespace!r}")
 
     @property
     def heartbeat_every(self) -> float:

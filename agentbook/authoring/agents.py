@@ -91,8 +91,7 @@ class Agent:
                 "instructions": self.instructions,
                 "max_iterations": self.max_iterations,
                 "tools": [
-                    [entry.name, entry.replay, entry.on_unknown, entry.description, source(entry.function)]
-                    for entry in self.tools
+                    [entry.name, entry.replay, entry.description, source(entry.function)] for entry in self.tools
                 ],
             }
         )

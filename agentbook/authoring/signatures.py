@@ -46,7 +46,7 @@ class Signature:
         collect.__signature__ = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in shown])  # pyright: ignore[reportFunctionMemberAccess]
         collect.__annotations__ = {p.name: hints.get(p.name, Any) for p in shown}
         try:
-            self._adapter: TypeAdapter[dict[str, object]] = TypeAdapter(collect)
+            self._adapter: TypeAdapter[dict[str, object]] = TypeAdapter(cast("type[dict[str, object]]", collect))
             self.schema = cast(dict[str, JsonValue], self._adapter.json_schema())
         except PydanticUserError as error:
             raise ConfigError(f"tool {name}: a parameter has a type that JSON cannot carry: {error.message}") from error

@@ -6,18 +6,17 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Generic, Literal, ParamSpec, TypeVar, cast, get_args
+from typing import Generic, ParamSpec, TypeVar, cast, get_args
 
 from pydantic import JsonValue
 
+from agentbook.authoring.running import running_call
 from agentbook.authoring.signatures import Signature
-from agentbook.errors import ConfigError
+from agentbook.errors import ConfigError, OutcomeUnknown
 from agentbook.ids import check_name
 from agentbook.journal.calls import ToolCall
 from agentbook.journal.records import Replay
 from agentbook.models.model import function_name, is_async
-
-OnUnknown = Literal["tell_model", "halt"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -37,9 +36,7 @@ class Tool(Generic[P, R]):
         description: what it does, for the model.
         replay: ``safe`` or ``unsafe``: may a call without a recorded result run again?
         schema: JSON Schema of its arguments.
-        timeout: seconds after which a call fails with TimeoutError, or None.
-        on_unknown: what happens when an unsafe call may or may not have happened.
-        reconcile: finds out what happened to a call, from its input and key; or None.
+        timeout: seconds after which a safe call fails and an unsafe one is unknown, or None.
         function: the function as it was written.
     """
 
@@ -51,25 +48,17 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         timeout: float | None = None,
-        on_unknown: OnUnknown = "tell_model",
-        reconcile: Callable[[JsonValue, str], object] | None = None,
     ) -> None:
         self.function = function
         self.name = _checked_name(function, name)
         _check_function(function, self.name)
         if replay not in get_args(Replay):
             raise ConfigError(f"replay={replay!r} is neither: " + _CHOOSE.format(name=self.name))
-        if on_unknown not in get_args(OnUnknown):
-            raise ConfigError(f"tool {self.name}: on_unknown is 'tell_model' or 'halt', not {on_unknown!r}")
         if timeout is not None and timeout <= 0:
             raise ConfigError(f"tool {self.name}: timeout is a positive number of seconds, not {timeout}")
-        if reconcile is not None and not callable(reconcile):
-            raise ConfigError(f"tool {self.name}: reconcile is a function of (input, key), not {reconcile!r}")
         self.replay: Replay = replay
         self.description = inspect.cleandoc(description if description is not None else _docstring(function))
         self.timeout = timeout
-        self.on_unknown: OnUnknown = on_unknown
-        self.reconcile = reconcile
         self._signature = Signature(function, self.name)
         functools.update_wrapper(self, function)
 
@@ -100,12 +89,14 @@ class Tool(Generic[P, R]):
 
         Raises:
             ValueError: the input is not what the tool takes; the function has not started.
-            TimeoutError: it took longer than `timeout`. A plain function goes on in its thread all the same.
+            TimeoutError: a safe tool took longer than `timeout`. A plain function goes on in its thread all the same.
+            OutcomeUnknown: an unsafe tool took longer: it may have happened.
             Exception: whatever the function raises.
         """
         positional, keywords = self._signature.bind(self.validate(input), call)
         start = cast(Callable[..., object], self.function)
         limit = asyncio.timeout(self.timeout)
+        running = running_call.set(call)
         try:
             async with limit:
                 if is_async(start):
@@ -115,9 +106,14 @@ class Tool(Generic[P, R]):
                 # A plain function around an async one, such as a lambda, gives something to await as well.
                 return await result if inspect.isawaitable(result) else result
         except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"tool {self.name} took longer than its timeout of {self.timeout:g} s") from error
-            raise
+            if not limit.expired():
+                raise
+            late = f"tool {self.name} took longer than its timeout of {self.timeout:g} s"
+            if self.replay == "unsafe":
+                raise OutcomeUnknown(f"{late}: it may have happened") from error
+            raise TimeoutError(late) from error
+        finally:
+            running_call.reset(running)
 
 
 def tool(
@@ -128,8 +124,6 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     timeout: float | None = None,
-    on_unknown: OnUnknown = "tell_model",
-    reconcile: Callable[[JsonValue, str], object] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a function as a tool.
 
@@ -139,10 +133,7 @@ def tool(
             ``unsafe``: it is never run again by itself. There is no default.
         name: what the model calls it; the function's name if not given.
         description: what it does, for the model; the docstring if not given.
-        timeout: seconds after which a call fails with TimeoutError.
-        on_unknown: when an unsafe call may or may not have happened: ``tell_model`` gives the model
-            an interrupted result, ``halt`` stops the run until a person says which.
-        reconcile: asked first, with the call's input and key.
+        timeout: seconds after which a safe call fails with TimeoutError, and an unsafe one is unknown.
 
     Raises:
         ConfigError: a choice is missing or wrong, or the signature cannot serve a tool.
@@ -167,8 +158,6 @@ def tool(
             name=name,
             description=description,
             timeout=timeout,
-            on_unknown=on_unknown,
-            reconcile=reconcile,
         )
 
     return declare

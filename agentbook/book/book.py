@@ -28,8 +28,8 @@ from agentbook.engine.service import Engine
 from agentbook.engine.start import start
 from agentbook.errors import ConfigError, RunNotFound, UsageError
 from agentbook.ids import check_any_run_id, check_run_id, new_run_id
+from agentbook.journal.instants import now
 from agentbook.protocol import runs
-from agentbook.protocol.instants import now
 from agentbook.protocol.snapshot import RunSnapshot, StepSnapshot
 from agentbook.settings import Durability, Settings
 from agentbook.worker.holder import Loops
@@ -94,7 +94,12 @@ class Book:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        return f"<Book {self.target.url}{' closed' if self._closed else ''}>"
+        return f"<Book {'closed' if self._closed else 'open'}>"
+
+    @property
+    def embedded(self) -> bool:
+        """True if this book uses the embedded server of a folder."""
+        return self._lease is not None
 
     def start(
         self,
@@ -199,9 +204,9 @@ class Book:
         self._check_open()
         return {
             "server": self.target.url,
-            "embedded": self._lease is not None,
+            "embedded": self.embedded,
             "connected": self.connection.connected,
-            "durability": self.settings.durability if self._lease is not None else "as the server has it",
+            "durability": self.settings.durability if self.embedded else "as the server has it",
             "engine": "healthy" if self.engine.healthy else f"not healthy: {self.engine.error}",
             "worker": "healthy" if self.worker.healthy else f"not healthy: {self.worker.errors}",
             "types": self.worker.types,

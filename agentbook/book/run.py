@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from agentbook import codec
+from agentbook.book.display import bundle_of
+from agentbook.book.frame import frame
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import refuse_on_our_loops
 from agentbook.book.watch import until
@@ -27,6 +29,8 @@ from agentbook.views.graph import RunGraph
 from agentbook.views.timeline import Timeline, build
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from agentbook.book.book import Book
 
 _TICK_SECONDS = 0.1
@@ -39,14 +43,18 @@ class Run:
 
     Attributes:
         id: the run's id.
+        book: the book it was started or attached in.
     """
 
     def __init__(self, book: Book, run_id: str) -> None:
         self.id = run_id
-        self._book = book
+        self.book = book
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        return bundle_of(self)
 
     @property
     def info(self) -> RunInfo:
@@ -74,7 +82,7 @@ class Run:
             TimeoutError: it has not ended within `timeout`.
         """
         refuse_on_our_loops("run.wait()")
-        future = self._book.service.submit(self._output())
+        future = self.book.service.submit(self._output())
         try:
             return future.result(timeout)
         except concurrent.futures.TimeoutError:
@@ -88,7 +96,7 @@ class Run:
         return self._awaited().__await__()
 
     async def _awaited(self) -> object:
-        future = asyncio.wrap_future(self._book.service.submit(self._output()))
+        future = asyncio.wrap_future(self.book.service.submit(self._output()))
         try:
             while not future.done():
                 # An interrupt lands only when the caller's loop next wakes, so it wakes often.
@@ -115,7 +123,7 @@ class Run:
 
     def cancel(self, reason: str | None = None) -> None:
         """End the run now. Tools that run are cut; what they had started is recorded as unknown."""
-        self._book.service.call(control.cancel, self._book.connection, self.id, reason)
+        self.book.service.call(control.cancel, self.book.connection, self.id, reason)
 
     def resume(self, *, force: bool = False) -> str:
         """Make sure that a worker takes the run up, unless a live holder has it.
@@ -126,11 +134,11 @@ class Run:
         Returns:
             ``dispatched``, ``viewing`` (a live holder has it) or ``ended``.
         """
-        return self._book.service.call(control.resume, self._book.connection, self.id, force=force)
+        return self.book.service.call(control.resume, self.book.connection, self.id, force=force)
 
     def retry(self) -> None:
         """Begin the halted turn again, as a new attempt: safe calls run again, unsafe ones do not."""
-        self._book.service.call(control.retry, self._book.connection, self.id)
+        self.book.service.call(control.retry, self.book.connection, self.id)
 
     def journal(self, from_seq: int | None = None) -> list[Record]:
         """The run's records, in order.
@@ -138,11 +146,19 @@ class Run:
         Args:
             from_seq: the first sequence wanted; None for all.
         """
-        return self._book.service.call(self._records, from_seq or 1)
+        return self.book.service.call(self._records, from_seq or 1)
+
+    def frame(self) -> pd.DataFrame:
+        """The records as a table, one row a record; see `agentbook.book.frame.frame` for its columns.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return frame(self.journal())
 
     def check(self) -> CheckReport:
         """Audit the journal; the report is true when every rule holds."""
-        return self._book.service.call(self._check)
+        return self.book.service.call(self._check)
 
     @property
     def timeline(self) -> Timeline:
@@ -161,10 +177,10 @@ class Run:
         return RunFacts(run=self.id, agent=snapshot.type, status=snapshot.status)
 
     def _snapshot(self) -> RunSnapshot:
-        return self._book.service.call(self._load)
+        return self.book.service.call(self._load)
 
     async def _load(self) -> RunSnapshot:
-        versioned = await runs.load(self._book.connection, self.id)
+        versioned = await runs.load(self.book.connection, self.id)
         if versioned is None:
             raise RunNotFound(f"there is no run {self.id!r} in this book")
         return versioned.snapshot
@@ -173,7 +189,7 @@ class Run:
         snapshot = await self._load()
         found: list[Record] = []
         for step in snapshot.steps:
-            found += await read_journal(self._book.connection, self.id, step, start=start)
+            found += await read_journal(self.book.connection, self.id, step, start=start)
         return sorted(found, key=lambda record: record.seq)
 
     async def _check(self) -> CheckReport:
@@ -181,7 +197,7 @@ class Run:
         snapshot = await self._load()
         reports = [
             check(
-                await read_journal(self._book.connection, self.id, name),
+                await read_journal(self.book.connection, self.id, name),
                 turns=step.turns,
                 settled=snapshot.status == "completed",
             )
@@ -191,7 +207,7 @@ class Run:
         return CheckReport(sum(report.records for report in reports), violations)
 
     async def _output(self) -> object:
-        snapshot = await until(self._book.connection, self.id, lambda run: run.ended or run.status == "halted")
+        snapshot = await until(self.book.connection, self.id, lambda run: run.ended or run.status == "halted")
         final = snapshot.final
         if snapshot.status == "halted":
             raise RunHalted(self.id, info_of(snapshot).cause or "no cause was recorded")
@@ -204,7 +220,7 @@ class Run:
         return await self._final_output(final.journal_seq)
 
     async def _final_output(self, seq: int | None) -> object:
-        stored = await self._book.connection.at(JOURNAL, seq) if seq is not None else None
+        stored = await self.book.connection.at(JOURNAL, seq) if seq is not None else None
         record = decode(stored.data, stored.seq) if stored else None
         if not isinstance(record, Commit):
             raise JournalTruncated(f"the commit that ended run {self.id} (record {seq}) is gone")

@@ -11,10 +11,10 @@ from agentbook.broker.outcomes import ShortRead
 from agentbook.engine.advance import dispatched, finish
 from agentbook.engine.ensure import ensure
 from agentbook.errors import JournalUnavailable, NotHalted, RunEnded, RunNotFound
+from agentbook.journal.instants import now
 from agentbook.journal.records import FENCING, Claim, Commit, Pause, decode
 from agentbook.protocol import runs
 from agentbook.protocol.holder import ask_holder
-from agentbook.protocol.instants import now
 from agentbook.protocol.runs import Versioned
 from agentbook.protocol.snapshot import TERMINAL, Final, RunSnapshot, StepSnapshot
 from agentbook.seams import seam

@@ -20,9 +20,9 @@ from agentbook.broker.pull import Delivery, Puller
 from agentbook.engine.advance import Accepted, Again, Dropped, advance
 from agentbook.engine.ensure import ensure
 from agentbook.errors import ConfigError, JournalFull, JournalUnavailable
+from agentbook.journal.instants import now
 from agentbook.protocol import runs
 from agentbook.protocol.events import StepEvent, decode
-from agentbook.protocol.instants import now
 from agentbook.protocol.store import store
 from agentbook.seams import seam
 from agentbook.settings import Settings
@@ -115,9 +115,7 @@ class Engine:
     async def _pull(self, group: asyncio.TaskGroup) -> None:
         connection = self._connection
         history = connection.names.subject("history", ">")
-        self._ack_wait = await connection.ensure_consumer(
-            HISTORY, DURABLE, filters=[history], ack_wait=self._ack_wait
-        )
+        self._ack_wait = await connection.ensure_consumer(HISTORY, DURABLE, filters=[history], ack_wait=self._ack_wait)
         puller = await connection.pull(HISTORY, DURABLE)
         self._serving = True
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
@@ -32,6 +31,7 @@ from agentbook.errors import (
     Signal,
 )
 from agentbook.journal.fold import Fold
+from agentbook.journal.instants import now
 from agentbook.journal.records import Claim, Purged, Record, Resolution, decode
 
 
@@ -142,7 +142,7 @@ class Writer:
         place = self.place
         stamped = record.stamped(
             run=place.run, step=place.step, iteration=place.iteration, attempt=place.attempt,
-            claim=self.claim, n=self._next, at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            claim=self.claim, n=self._next, at=now(),
         )  # fmt: skip
         self._pending = _Pending(self._next, stamped.encode(), what)
         return await self._decide(self._pending)

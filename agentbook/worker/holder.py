@@ -36,12 +36,12 @@ from agentbook.errors import (
 )
 from agentbook.journal.append import Place, fenced_by
 from agentbook.journal.handle import Moment
+from agentbook.journal.instants import now
 from agentbook.journal.open import Holding, Limits
 from agentbook.journal.records import Record, decode
 from agentbook.protocol import runs
 from agentbook.protocol.dispatch import Dispatch
 from agentbook.protocol.holder import Holder as Answer
-from agentbook.protocol.instants import now
 from agentbook.protocol.snapshot import RunSnapshot
 from agentbook.settings import Settings
 from agentbook.worker.context import TaskContext

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import cast
 
 from pydantic import JsonValue, TypeAdapter
 
 from agentbook import codec
-from agentbook.authoring import Agent, Tool
-from agentbook.errors import LoopBound, OutcomeUnknown
+from agentbook.authoring import Agent
+from agentbook.errors import LoopBound
 from agentbook.journal.calls import ToolCall
 from agentbook.journal.handle import Execution, ToolFunction
 from agentbook.journal.outcome import ToolOutcome
@@ -78,7 +77,7 @@ def _execution(agent: Agent, name: str, value: JsonValue, call_id: str) -> Execu
     if wanted is None:
         # Nothing runs for an unknown name, so the call is safe; the model reads the error.
         return Execution(call, "safe", _unknown(agent))
-    return Execution(call, wanted.replay, _bounded(wanted))
+    return Execution(call, wanted.replay, lambda bound: wanted.run(bound.input, bound))
 
 
 def _unknown(agent: Agent) -> ToolFunction:
@@ -87,16 +86,3 @@ def _unknown(agent: Agent) -> ToolFunction:
         raise LookupError(f"there is no tool {call.name!r}; the tools are: {known}")
 
     return refuse
-
-
-def _bounded(wanted: Tool[..., object]) -> ToolFunction:
-    async def run(call: ToolCall) -> object:
-        try:
-            async with asyncio.timeout(wanted.timeout):
-                return await wanted.run(call.input, call)
-        except TimeoutError as error:
-            if wanted.replay == "unsafe":
-                raise OutcomeUnknown(f"no answer within {wanted.timeout} s: it may have happened") from error
-            raise
-
-    return run

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agentbook.authoring import Tool, tool
-from agentbook.errors import ConfigError, Fenced
+from agentbook.authoring.running import running_call
+from agentbook.errors import ConfigError, Fenced, OutcomeUnknown
 from agentbook.journal.calls import ToolCall
 
 CALL = ToolCall("f")
@@ -194,6 +195,25 @@ def test_a_call_that_takes_too_long_fails_with_the_tools_name():
         run(slow, {})
 
 
+def test_an_unsafe_call_that_takes_too_long_is_unknown():
+    @tool(replay="unsafe", timeout=0.01)
+    async def charge():
+        await asyncio.Event().wait()
+
+    with pytest.raises(OutcomeUnknown, match="it may have happened"):
+        run(charge, {})
+
+
+def test_the_running_call_is_known_inside_the_tool_and_in_its_thread():
+    @tool(replay="safe")
+    def inside():
+        call = running_call.get()
+        return None if call is None else call.name
+
+    assert run(inside, {}) == CALL.name
+    assert running_call.get() is None
+
+
 def test_a_timeout_of_the_tools_own_stays_its_own():
     @tool(replay="safe", timeout=60)
     async def fails():
@@ -277,8 +297,6 @@ def test_what_cannot_be_a_tool_is_refused_clearly(function, text):
         ({"name": "a b"}, "tool name 'a b' is not usable"),
         ({"name": "\x00"}, "not usable"),
         ({"timeout": 0}, "positive number of seconds"),
-        ({"on_unknown": "guess"}, "'tell_model' or 'halt'"),
-        ({"reconcile": 3}, r"a function of \(input, key\)"),
     ],
 )
 def test_a_wrong_declaration_is_refused(given, text):
@@ -287,8 +305,6 @@ def test_a_wrong_declaration_is_refused(given, text):
 
 
 def test_the_declaration_is_kept():
-    def look(given, key): ...
-
-    subject = tool(replay="unsafe", timeout=3, on_unknown="halt", reconcile=look)(add)
+    subject = tool(replay="unsafe", timeout=3)(add)
     assert isinstance(subject, Tool)
-    assert (subject.replay, subject.timeout, subject.on_unknown, subject.reconcile) == ("unsafe", 3, "halt", look)
+    assert (subject.replay, subject.timeout) == ("unsafe", 3)
