@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -196,5 +197,6 @@ def _clock(stamp: object) -> Check | None:
 
 
 def _failed(name: str, error: AgentbookError) -> Check:
-    found, _, advice = str(error).partition(": ")
-    return Check(name, "fail", found if advice else str(error), advice)
+    # Our errors say what is wrong, then what to do.
+    found, *advice = re.split(r"[:;.] ", str(error), maxsplit=1)
+    return Check(name, "fail", found, *advice)

@@ -89,14 +89,14 @@ class Keeper:
         """Foreign users of the store. The server of a killed keeper is given time to end."""
         orphan = self._folder.read_state().get("server")
         for attempt in range(100):
-            others = users_of(self._folder.store)
+            others = users_of(self._folder)
             if orphan not in others:
                 return others
             if attempt == 0:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(cast("int", orphan), signal.SIGTERM)
             time.sleep(0.02)
-        return users_of(self._folder.store)
+        return users_of(self._folder)
 
     def run(self) -> None:
         """Serve until the last lease has been gone for the grace, or SIGTERM, or the folder vanishes."""

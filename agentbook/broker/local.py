@@ -108,6 +108,7 @@ class Lease:
             except (ServerError, ConfigError, OSError):
                 # Its book sees the connection stay down; the next open says why.
                 return
+            self._socket.close()
             self._socket = held
             self._take(answer)
             if self._released.is_set():
@@ -164,9 +165,14 @@ def down(settings: Settings, *, force: bool = False) -> bool:
         UsageError: others use it.
     """
     folder = Folder(settings.dir)
-    found = _ask(folder, {"op": "down", "force": force})
-    if found is None:
-        return False
+    end = time.monotonic() + _START
+    ran = False
+    # One that starts or ends does not answer, but has the folder.
+    while (found := _ask(folder, {"op": "down", "force": force})) is None:
+        if not folder.locked() or time.monotonic() > end:
+            return ran
+        ran = True
+        time.sleep(0.02)
     held, answer = found
     with held:
         if users := cast("list[int] | None", answer.get("in_use")):

@@ -125,7 +125,7 @@ class Puller:
     async def close(self) -> None:
         """Stop; what arrived and was not fetched goes back to the stream at once."""
         self._closed = True
-        for message in await self._inbox.close():
+        for message in await self._inbox.close(drain=True):
             if message.status is None:
                 await self._delivery(message).nak()
 

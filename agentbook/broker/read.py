@@ -64,12 +64,12 @@ async def pages(
                 raise ShortRead(stream, subject, reached, upto)
             reached = stored.seq
             yield stored
+            if reached == upto:
+                return
         if batch and more:
             short = 0
             continue
         if upto is None:
-            return
-        if reached >= upto:
             return
         short += 1
         if short >= _SHORT_READS:

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -145,15 +146,31 @@ logfile_max_num: 2
         return ServerError(f"nats-server ended at once (exit code {code}); see {self._folder.log}")
 
 
-def users_of(store: Path) -> list[int]:
-    """Processes that have a file of this store open. Empty where the system does not tell."""
-    mine = str(store.resolve()) + os.sep
+def users_of(folder: Folder) -> list[int]:
+    """Processes that serve a folder's store. Empty where the system does not tell."""
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(str(descriptor.readlink()).startswith(mine) for descriptor in (entry / "fd").iterdir()):
+            if _has_open(entry, folder.store) or _configured_for(entry, folder.path):
                 found.append(int(entry.name))
     return found
+
+
+def _has_open(process: Path, store: Path) -> bool:
+    within = str(store.resolve()) + os.sep
+    return any(str(descriptor.readlink()).startswith(within) for descriptor in (process / "fd").iterdir())
+
+
+def _configured_for(process: Path, folder: Path) -> bool:
+    # A server without streams, or one that has been idle for minutes, has no file open.
+    if (process / "comm").read_text().strip() != "nats-server":
+        return False
+    named = re.compile(re.escape(str(folder)) + r"(?![\w.-])")
+    for argument in (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0"):
+        config = (process / "cwd").readlink() / argument
+        if named.search(argument) or (config.is_file() and config.suffix and named.search(config.read_text())):
+            return True
+    return False
 
 
 def _free(port: int) -> bool:

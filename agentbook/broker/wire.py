@@ -7,6 +7,7 @@ Everything above speaks in `Message`, `Subscription` and the outcomes of `outcom
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -60,6 +61,15 @@ class Subscription:
             await self._inner.unsubscribe()
         except nats.errors.Error:
             log.debug("unsubscribe", exc_info=True)
+
+    async def drain(self) -> None:
+        """Stop receiving, after the handler has had what the server sent until it knew so."""
+        try:
+            async with asyncio.timeout(1):
+                await self._inner.drain()
+        except (nats.errors.Error, OSError, TimeoutError):
+            log.debug("drain", exc_info=True)
+            await self.close()
 
 
 class ConnectFailed(Exception):
@@ -119,11 +129,11 @@ class Wire:
         except (_GiveUp, nats.errors.Error, OSError, ssl.SSLError, TimeoutError) as error:
             causes = self._connecting or [error]
             self._connecting = None
-            await self._shut()
+            await self._shut(0.2)
             raise ConnectFailed(list(causes)) from None
         except BaseException:
             self._connecting = None
-            await self._shut()
+            await self._shut(0.2)
             raise
         self._connecting = None
         self.up.set()
@@ -190,19 +200,25 @@ class Wire:
         except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError) as error:
             raise NotConnected(f"not connected ({error})") from None
 
-    async def flush(self) -> None:
+    async def flush(self, timeout: int = 10) -> None:
         """Wait until the server has seen everything sent so far, or the connection drops."""
         try:
-            await self._client.flush()
+            await self._client.flush(timeout)
         except (nats.errors.Error, OSError):
             log.debug("flush", exc_info=True)
 
     async def close(self) -> None:
         """Close and leave no task behind."""
-        await self._shut()
+        await self._shut(2.0)
 
-    async def _shut(self) -> None:
+    async def _shut(self, patience: float) -> None:
         client = self._client
+        if client.is_connected:
+            # The last acks and announcements.
+            await self.flush(1)
+        # What is left will never be sent. nats-py would try, and stop half closed at the first failure.
+        client._pending = []
+        client._pending_data_size = 0
         tasks = [
             client._reading_task,
             client._ping_interval_task,
@@ -210,7 +226,10 @@ class Wire:
             client._reconnection_task,
             *(subscription._wait_for_msgs_task for subscription in client._subs.values()),
         ]
-        await client.close()
+        # After a failed TLS handshake the transport never says that it is closed.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await client.close()
         # nats-py cancels its tasks without waiting for them: a loop that stops now would warn of each.
         current = asyncio.current_task()
         alive = [task for task in tasks if task is not None and task is not current and not task.done()]
@@ -271,11 +290,11 @@ class Inbox:
             raise NotConnected("the connection dropped")
         return message
 
-    async def close(self) -> list[Message]:
-        """Stop, and hand over what arrived unread."""
+    async def close(self, *, drain: bool = False) -> list[Message]:
+        """Stop, and hand over what arrived unread, or with `drain` (a round trip) all that was sent."""
         self._wire.on_drop.discard(self._drop)
         if self._subscription is not None:
-            await self._subscription.close()
+            await (self._subscription.drain() if drain and self._wire.connected else self._subscription.close())
         rest: list[Message] = []
         while not self._queue.empty():
             message = self._queue.get_nowait()
