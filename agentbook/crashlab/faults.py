@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +82,8 @@ def install(fault: Fault) -> None:
         if fault.matches(reached):
             count += 1
             if count == fault.nth:
-                os.kill(os.getpid(), _SIGNALS[fault.kind])
+                # To this thread: sent to the process, a SIGSTOP lets it run on until another thread has taken it.
+                signal.pthread_kill(threading.get_ident(), _SIGNALS[fault.kind])
 
     set_hook(strike)
 
