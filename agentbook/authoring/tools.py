@@ -62,6 +62,10 @@ class Tool(Generic[P, R]):
         self._signature = Signature(function, self.name)
         functools.update_wrapper(self, function)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A validator cannot travel to another process; the function and its declaration can.
+        return _declared, (self.function, self.replay, self.name, self.description, self.timeout)
+
     @property
     def schema(self) -> dict[str, JsonValue]:
         return self._signature.schema
@@ -161,6 +165,12 @@ def tool(
         )
 
     return declare
+
+
+def _declared(
+    function: Callable[..., object], replay: Replay, name: str, description: str, timeout: float | None
+) -> Tool[..., object]:
+    return Tool(function, replay=replay, name=name, description=description, timeout=timeout)
 
 
 def _in_thread(function: Callable[..., object], positional: list[object], keywords: dict[str, object]) -> object:

@@ -13,10 +13,12 @@ import typer
 from agentbook.broker.local import down
 from agentbook.cli.output import say
 from agentbook.crashlab import parse_fault, seams
+from agentbook.demo.billing import Effect
 from agentbook.demo.story import Outcome, play
 from agentbook.errors import ConfigError, UsageError
 from agentbook.settings import Settings
-from agentbook.views.text import render
+from agentbook.views.report import page
+from agentbook.views.text import legend, render
 
 _DEFAULT_FAULT = "inside_tool:refund"
 
@@ -35,6 +37,9 @@ def demo(
     keep: Annotated[
         Path | None, typer.Option(help="Keep the store in this folder, for `agentbook runs --dir …`.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a report to this file: timeline, graph, guarantees; one page.")
+    ] = None,
 ) -> None:
     """Kill an agent's process right after it refunded money, resume it, and count what ran.
 
@@ -52,10 +57,28 @@ def demo(
             if keep is None:
                 _take_down(replace(settings, dir=Path(folder) / "store"))
     _tell(outcome)
+    if html is not None:
+        html.write_text(_report(outcome), "utf-8")
+        say(f"\nThe report is in {html}")
     if keep is not None:
         say(f"\nLook around: agentbook show order-42 --dir {keep / 'store'}")
     if not outcome.held:
         raise typer.Exit(1)
+
+
+def _report(outcome: Outcome) -> str:
+    return page(
+        "agentbook demo: a process dies in the middle of a turn",
+        outcome.timeline,
+        outcome.graph,
+        paragraphs=outcome.story,
+        claims=[(guarantee.held, f"{guarantee.text}: {guarantee.figures}") for guarantee in outcome.guarantees],
+        ledger=[_line(effect) for effect in outcome.effects],
+    )
+
+
+def _line(effect: Effect) -> str:
+    return f"process {effect.pid}  {effect.kind:<5}  {effect.name:<13}  {effect.key}"
 
 
 def _take_down(settings: Settings) -> None:
@@ -69,9 +92,10 @@ def _take_down(settings: Settings) -> None:
 def _tell(outcome: Outcome) -> None:
     say("\nThe timeline", "bold")
     say(render(outcome.timeline))
+    say(legend(outcome.timeline), "dim")
     say("\nWhat really started, counted in a file outside the journal", "bold")
     for effect in outcome.effects:
-        say(f"  process {effect.pid}  {effect.kind:<5}  {effect.name:<13}  {effect.key}")
+        say(f"  {_line(effect)}")
     say("\nThe graph of what happened (Mermaid)", "bold")
     say(outcome.graph.to_mermaid())
     say("\nGuarantees", "bold")

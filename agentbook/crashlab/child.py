@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
+import pickle
 import sys
 
 from pydantic import TypeAdapter
@@ -32,12 +34,16 @@ def main() -> None:
         sys.stdin.read()
 
 
-def _agent(place: str) -> Agent:
-    module, _, name = place.partition(":")
-    agent = getattr(importlib.import_module(module), name)
-    if not isinstance(agent, Agent):
-        raise ConfigError(f"{place} is a {type(agent).__name__}, not an Agent")
-    return agent
+def _agent(given: dict[str, str]) -> Agent:
+    if "place" in given:
+        module, _, name = given["place"].partition(":")
+        found = getattr(importlib.import_module(module), name)
+    else:
+        # From our parent's own pipe, nobody else can write to it.
+        found = pickle.loads(base64.b64decode(given["value"]))  # noqa: S301
+    if not isinstance(found, Agent):
+        raise ConfigError(f"{given.get('place', 'the given value')} is a {type(found).__name__}, not an Agent")
+    return found
 
 
 if __name__ == "__main__":

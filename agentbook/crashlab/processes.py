@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from agentbook.authoring import Agent
 from agentbook.crashlab.faults import Fault
-from agentbook.errors import ConfigError
+from agentbook.errors import ConfigError, MissingExtra
 from agentbook.settings import Settings
 
 
@@ -91,7 +94,7 @@ class HolderProcess:
 
 
 def holder(
-    agent: str,
+    agent: Agent | str,
     *,
     settings: Settings | None = None,
     url: str | None = None,
@@ -103,7 +106,7 @@ def holder(
     """Start a child process that works on the runs of an agent until it is killed.
 
     Args:
-        agent: where the agent is: ``module:name``.
+        agent: the agent, as a notebook defines it, or where it is: ``module:name``.
         settings: as for `agentbook.open`; the child uses the same folder.
         url: a server, instead of the folder's.
         fault: what happens to the child, and at which seam; None for nothing.
@@ -111,17 +114,18 @@ def holder(
         input: that run's input; JSON.
         environment: more variables for the child.
 
+    Raises:
+        ConfigError: the agent cannot travel to another process.
+
     Example:
         >>> from agentbook import crashlab
-        >>> child = crashlab.holder("billing:agent", fault=crashlab.Fault("inside_tool"))  # doctest: +SKIP
+        >>> child = crashlab.holder(agent, fault=crashlab.Fault("inside_tool"), start="order-42")  # doctest: +SKIP
         >>> child.wait()  # doctest: +SKIP
         -9
     """
-    if ":" not in agent:
-        raise ConfigError(f"{agent!r} does not say where the agent is: write module:name")
     settings = settings or Settings.from_environment()
     order = {
-        "agent": agent,
+        "agent": _portable(agent),
         "path": [entry for entry in sys.path if entry],
         "settings": {**asdict(settings), "dir": str(settings.dir.absolute())},
         "url": url,
@@ -138,3 +142,23 @@ def holder(
     process.stdin.write(json.dumps(order).encode() + b"\n")
     process.stdin.flush()
     return HolderProcess(process)
+
+
+def _portable(agent: Agent | str) -> dict[str, str]:
+    """How the child finds the agent: by its place, or by value with what its cells defined."""
+    if isinstance(agent, str):
+        if ":" not in agent:
+            raise ConfigError(f"{agent!r} does not say where the agent is: write module:name, or give the agent itself")
+        return {"place": agent}
+    try:
+        import cloudpickle
+    except ImportError:
+        raise MissingExtra("an agent of a notebook in a child process", "notebook") from None
+    _ = agent.code  # read here, where the cells' sources are known, so that the child claims with the same digest
+    try:
+        return {"value": base64.b64encode(cloudpickle.dumps(agent)).decode()}  # pyright: ignore[reportUnknownMemberType] - untyped
+    except (TypeError, pickle.PicklingError) as error:
+        raise ConfigError(
+            f"agent {agent.name} cannot travel to another process: {error}. Its tools or model hold something of "
+            "this process, such as an open connection or a lock: make it inside the tool."
+        ) from error

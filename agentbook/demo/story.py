@@ -51,6 +51,7 @@ class Outcome:
     Attributes:
         before: the effects and records at the moment of the kill; empty without one.
         effects: all effects in the end.
+        story: what happened, line by line.
     """
 
     answer: object
@@ -60,6 +61,7 @@ class Outcome:
     before: tuple[list[Effect], list[Record]]
     effects: list[Effect]
     guarantees: list[Guarantee]
+    story: list[str]
 
     @property
     def held(self) -> bool:
@@ -77,26 +79,32 @@ def play(folder: Path, fault: Fault | None, settings: Settings, tell: Tell) -> O
         tell: is told what happens, line by line.
     """
     ledger = folder / "effects.jsonl"
+    story: list[str] = []
+
+    def also(line: str) -> None:
+        story.append(line)
+        tell(line)
+
     os.environ[EFFECTS_VARIABLE] = str(ledger)
     settings = replace(settings, dir=folder / "store")
-    tell("Starting nats-server, with an fsync before each acknowledgement …")
+    also("Starting nats-server, with an fsync before each acknowledgement …")
     with open_book(settings=settings) as book:
         if fault is None:
             run = book.start(agent, REQUEST, run_id=RUN)
             before: tuple[list[Effect], list[Record]] = ([], [])
             code = None
         else:
-            run, code = _die(book, fault, settings, tell)
+            run, code = _die(book, fault, settings, also)
             before = (list(effects(ledger)), run.journal())
-            tell(f"This process ({os.getpid()}) resumes the run …")
+            also(f"This process ({os.getpid()}) resumes the run …")
             book.register(agent)
             run = book.attach(RUN)
         answer = run.wait(timeout=_ANSWER_SECONDS)
-        tell(f"The run has ended: {answer}")
+        also(f"The run has ended: {answer}")
         report = run.check()
         done = list(effects(ledger))
         guarantees = _judge(before, done, report, code)
-        return Outcome(answer, run.timeline, run.graph(), report, before, done, guarantees)
+        return Outcome(answer, run.timeline, run.graph(), report, before, done, guarantees, story)
 
 
 def _die(book: Book, fault: Fault, settings: Settings, tell: Tell) -> tuple[Run, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -50,7 +49,6 @@ class ScriptedModel:
     def __init__(self, replies: Sequence[Item], *, delay: float = 0.0, name: str = "scripted") -> None:
         self.name = name
         self.delay = delay
-        self._lock = threading.Lock()
         self._asked: list[ModelRequest] = []
         self._replies: list[Item] = []
         self._failures: dict[int, list[Exception]] = {}
@@ -66,13 +64,11 @@ class ScriptedModel:
     @property
     def requests(self) -> int:
         """How many requests this object has really received."""
-        with self._lock:
-            return len(self._asked)
+        return len(self._asked)
 
     def asked(self) -> list[ModelRequest]:
         """Every request this object has received, oldest first."""
-        with self._lock:
-            return list(self._asked)
+        return list(self._asked)
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Give the reply that the conversation is due.
@@ -82,10 +78,8 @@ class ScriptedModel:
             Exception: an exception of the script.
         """
         index = request.replies
-        with self._lock:
-            self._asked.append(request)
-            failures = self._failures.get(index)
-            failure = failures.pop(0) if failures else None
+        self._asked.append(request)
+        failure = self._failure(index)
         await asyncio.sleep(self.delay)
         if failure is not None:
             raise failure
@@ -102,6 +96,12 @@ class ScriptedModel:
                 raise answer
             return as_reply(cast(object, answer), index, self.name)
         return as_reply(item, index, self.name)
+
+    def _failure(self, index: int) -> Exception | None:
+        try:
+            return self._failures[index].pop(0)
+        except (KeyError, IndexError):
+            return None
 
     def __repr__(self) -> str:
         return f"ScriptedModel({len(self._replies)} replies)"

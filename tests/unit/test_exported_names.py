@@ -39,7 +39,11 @@ def python(code: str) -> str:
 
 
 def test_the_exported_names_are_these_and_no_others() -> None:
-    assert agentbook.__all__ == NAMES
+    assert sorted([*agentbook.__all__, "open"]) == NAMES
+
+
+def test_a_star_import_does_not_hide_the_builtin_open() -> None:
+    assert python("from agentbook import *; print(open is __builtins__.open)") == "True\n"
 
 
 def test_every_exception_is_exported() -> None:
