@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agentbook.views import html, text
-
 if TYPE_CHECKING:
     from agentbook.book.run import Run
 
@@ -28,5 +26,4 @@ def bundle_of(run: Run) -> Bundle:
 
 def static_bundle(run: Run) -> Bundle:
     """The timeline as it stands: what shows where no kernel runs."""
-    timeline = run.timeline
-    return {"text/html": html.render(timeline), "text/plain": text.render(timeline)}
+    return dict(run.timeline._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage] - IPython's name for it

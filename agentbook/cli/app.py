@@ -7,7 +7,7 @@ import sys
 import typer
 
 import agentbook
-from agentbook.cli import demo, journal, runs, server
+from agentbook.cli import demo, journal, lab, runs, server
 from agentbook.cli.output import fail
 from agentbook.errors import AgentbookError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 demo.add_to(app)
+lab.add_to(app)
 server.add_to(app)
 runs.add_to(app)
 journal.add_to(app)

@@ -39,7 +39,7 @@ class Head:
     alarm: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Timeline:
     """A run's journal as people see it."""
 
@@ -49,6 +49,19 @@ class Timeline:
     def to_json(self) -> dict[str, JsonValue]:
         """The whole timeline as JSON: what a widget gets when it opens."""
         return cast("dict[str, JsonValue]", to_json(self))
+
+    def __str__(self) -> str:
+        from agentbook.views.text import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        return f"<timeline of {self.head.run}: {plural(len(self.blocks), 'turn')}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        from agentbook.views.html import render
+
+        return {"text/html": render(self), "text/plain": str(self)}
 
 
 def build(records: Sequence[Record], facts: RunFacts | None = None) -> Timeline:
