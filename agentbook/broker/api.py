@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
+from agentbook.broker.folder import Folder
 from agentbook.broker.outcomes import (
     Ack,
     ApiError,
@@ -41,8 +42,9 @@ _DUPLICATE_IN_PROCESS = 10158
 class Api:
     """JetStream requests, each tried until it is decided or its deadline has passed."""
 
-    def __init__(self, wire: Wire, requests: Requests, deadline: float) -> None:
+    def __init__(self, wire: Wire, requests: Requests, deadline: float, folder: Folder | None = None) -> None:
         self._wire = wire
+        self._folder = folder
         self._requests = requests
         self._deadline = deadline
 
@@ -76,7 +78,7 @@ class Api:
                 return await self.once(operation, body, min(timeout, left))
             except Undecided as undecided:
                 last = undecided
-        raise JournalUnavailable(f"JetStream did not answer {operation} in {self._deadline:g} s: {last}")
+        raise JournalUnavailable(f"JetStream did not answer {operation} in {self._deadline:g} s: {last}{self.hint()}")
 
     async def publish(self, subject: str, data: bytes, headers: Mapping[str, str] | None, timeout: float) -> Ack:
         """One try to store a message. Raises as `Connection.publish` does."""
@@ -86,6 +88,12 @@ class Api:
             code, error, text = _error(answer)
             raise refusal(code, error, text, len(data), self._wire.max_payload)
         return Ack(seq=cast("int", answer["seq"]), duplicate=bool(answer.get("duplicate")))
+
+    def hint(self) -> str:
+        """Why an embedded server may not answer: with its disk full, it says nothing at all."""
+        if self._folder is not None and self._folder.full():
+            return f"; the disk of {self._folder.path} is full: free some space"
+        return ""
 
     async def tries(self, deadline: float) -> AsyncIterator[float]:
         """Yield the seconds left before each try: at once, then with back-off.

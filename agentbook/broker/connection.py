@@ -10,6 +10,7 @@ from typing import cast
 from agentbook.broker import pull as pulling
 from agentbook.broker import read as reading
 from agentbook.broker.api import Api, Json
+from agentbook.broker.folder import Folder
 from agentbook.broker.follow import follow
 from agentbook.broker.handshake import check_server, check_tls, refusal
 from agentbook.broker.names import Names
@@ -41,7 +42,8 @@ class Connection:
     def __init__(self, wire: Wire, requests: Requests, target: Target, settings: Settings) -> None:
         self._wire = wire
         self._requests = requests
-        self.api = Api(wire, requests, settings.append_deadline)
+        folder = Folder(settings.dir) if target.embedded else None
+        self.api = Api(wire, requests, settings.append_deadline, folder)
         self.names = Names(settings.namespace)
         self.settings = settings
         self.url = target.url
@@ -117,6 +119,8 @@ class Connection:
                 return await self.api.publish(subject, data, merged, min(5.0, left))
             except Undecided as undecided:
                 last = undecided
+        if hint := self.api.hint():
+            raise Undecided(f"{last}{hint}", last.code) from last
         raise last
 
     async def send(self, subject: str, data: bytes) -> None:

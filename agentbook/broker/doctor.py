@@ -14,7 +14,7 @@ from agentbook.broker import local
 from agentbook.broker.api import STREAM_NOT_FOUND
 from agentbook.broker.binary import find_server, server_version
 from agentbook.broker.connection import Connection, connect
-from agentbook.broker.folder import Folder
+from agentbook.broker.folder import LEAST_FREE, Folder
 from agentbook.broker.handshake import check_version
 from agentbook.broker.outcomes import ApiError, Undecided
 from agentbook.broker.streams import layout, mismatches, stream_name
@@ -26,7 +26,6 @@ from agentbook.settings import Settings
 Verdict = Literal["ok", "warn", "fail"]
 
 _LITTLE = 1_000_000_000
-_NONE = 16 * 1024 * 1024
 _SKEW = 1.0
 
 
@@ -101,7 +100,7 @@ def _disk(settings: Settings) -> Check:
     while not place.is_dir():
         place = place.parent
     free = shutil.disk_usage(place).free
-    verdict: Verdict = "fail" if free < _NONE else "warn" if free < _LITTLE else "ok"
+    verdict: Verdict = "fail" if free < LEAST_FREE else "warn" if free < _LITTLE else "ok"
     advice = "" if verdict == "ok" else "free some space; journals need it, and a full disk stops every run"
     return Check("disk", verdict, f"{free / 1e9:.1f} GB free", advice)
 

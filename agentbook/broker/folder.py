@@ -15,7 +15,9 @@ from typing import cast
 
 from agentbook.errors import StoreUnavailable
 
-_LEAST_FREE = 16 * 1024 * 1024
+LEAST_FREE = 16 * 1024 * 1024
+"""Bytes below which a disk counts as full."""
+
 _LONGEST_SOCKET = 100
 """Bytes of a socket's path; the kernels' limits are 104 and 108."""
 
@@ -53,11 +55,18 @@ class Folder:
             free = shutil.disk_usage(self.path).free
         except OSError as error:
             raise StoreUnavailable(explain(self.path, error)) from None
-        if free < _LEAST_FREE:
+        if free < LEAST_FREE:
             raise StoreUnavailable(
                 f"the disk of {self.path} is full: {free / 1e6:.1f} MB are free, "
-                f"{_LEAST_FREE / 1e6:.0f} MB are needed. Free some, or choose another folder with dir=…"
+                f"{LEAST_FREE / 1e6:.0f} MB are needed. Free some, or choose another folder with dir=…"
             )
+
+    def full(self) -> bool:
+        """True while its disk has no room for a store."""
+        try:
+            return shutil.disk_usage(self.path).free < LEAST_FREE
+        except OSError:
+            return False
 
     def lock(self) -> int | None:
         """Take the folder for this process until it ends; None if another has it."""

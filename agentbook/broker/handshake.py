@@ -98,7 +98,7 @@ def _why(target: Target, address: str, cause: Exception, timeout: float) -> tupl
             "point SSL_CERT_FILE at its authority's certificate"
         )
     if isinstance(cause, ssl.SSLError):
-        return ServerError, f"TLS with {address} failed: {cause.reason or text}"
+        return ServerError, f"TLS with {address} failed: {getattr(cause, 'reason', None) or text}"
     if "authorization" in text.lower() or "authentication" in text.lower():
         who = f"user {target.user!r}" if target.user else "this token" if target.token else "us without credentials"
         return ServerError, f"the server at {address} refuses {who}: check nats://user:password@host:port"

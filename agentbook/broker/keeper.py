@@ -57,6 +57,7 @@ class Keeper:
         self._pause = 0.0
         self._failures = 0
         self._trouble = ""
+        self._starved = False
         self._stopping = False
         self._server = Server(binary, folder, durability, Login.recall(folder.read_state()))
         self._selector = selectors.DefaultSelector()
@@ -110,6 +111,7 @@ class Keeper:
                 else:
                     self._hear(self._clients[key.fd])
             self._tend()
+            self._make_room()
             if not self._folder.owns(self._lock):
                 return
             if not self._leases() and time.monotonic() - self._unused_since >= self._grace:
@@ -164,6 +166,20 @@ class Keeper:
         else:
             self._pause, self._failures, self._trouble = 0.0, 0, ""
             self._save()
+
+    def _make_room(self) -> None:
+        """Restart a server whose disk was full, once there is room.
+
+        A stream that met a full disk refuses every later write, without an answer, until it is loaded anew.
+        """
+        if self._server.ran_out_of_space():
+            self._starved = True
+            self._trouble = f"the disk of {self._folder.path} is full: free some space"
+        if self._starved and not self._folder.full():
+            self._starved = False
+            self._trouble = ""
+            self._server.stop()
+            self._tend()
 
     def _save(self) -> None:
         self._folder.write_state(

@@ -53,6 +53,7 @@ class Server:
         self._folder = folder
         self._durability = durability
         self._process: subprocess.Popen[bytes] | None = None
+        self._heard = 0
         self.login = login
 
     def move(self) -> None:
@@ -72,7 +73,10 @@ class Server:
             ServerError: it does not start for another reason.
         """
         self._folder.write_private(self._folder.config, self._configuration())
-        began = self._folder.log.stat().st_size if self._folder.log.exists() else 0
+        # A server that was killed leaves its own.
+        for left in self._folder.path.glob("*.ports"):
+            left.unlink(missing_ok=True)
+        began = self._heard = self._folder.log.stat().st_size if self._folder.log.exists() else 0
         self._process = subprocess.Popen(  # noqa: S603 - the binary the user installed
             [self._binary, "-c", str(self._folder.config)],
             stdin=subprocess.DEVNULL,
@@ -88,14 +92,25 @@ class Server:
             with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
                 url = cast("dict[str, list[str]]", json.loads(ports.read_text()))["nats"][0]
                 self.login = Login(int(url.rsplit(":", 1)[1]), self.login.password)
-                # It deletes the file at an orderly end only.
-                ports.unlink(missing_ok=True)
                 return
             if self._process.poll() is not None:
                 raise self._why(began)
             time.sleep(0.005)
         self.stop()
         raise ServerError(f"nats-server did not listen within {_READY:g} s; see {self._folder.log}")
+
+    def ran_out_of_space(self) -> bool:
+        """True if its log says so since the last call."""
+        try:
+            with self._folder.log.open("rb") as log:
+                if log.seek(0, os.SEEK_END) < self._heard:
+                    self._heard = 0  # It was rotated.
+                log.seek(self._heard)
+                said = log.read()
+        except OSError:
+            return False
+        self._heard += len(said)
+        return b"no space left on device" in said
 
     def stop(self) -> None:
         """End it in order, or by force if that takes too long."""

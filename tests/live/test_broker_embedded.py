@@ -141,6 +141,15 @@ def test_x1_a_killed_server_is_brought_back_on_its_port_and_a_publish_is_decided
 
 
 @pytest.mark.crash
+def test_a_server_that_someone_stopped_is_brought_back_too(settings, acquire):
+    lease = acquire()
+    server = lease.server_pid()
+    before, after = publish(lease, journal, b"after", between=lambda: os.kill(server, signal.SIGTERM))
+    assert after == before + 1
+    assert local.status(settings).restarts == 1
+
+
+@pytest.mark.crash
 def test_a_killed_keeper_takes_its_server_along_and_the_lease_brings_both_back(settings, acquire):
     lease = acquire()
     keeper, server = pids(lease)

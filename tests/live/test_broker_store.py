@@ -1,5 +1,6 @@
 """X4: a folder that cannot be used is told in one line that says so and what to do."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -13,6 +14,7 @@ from processes import python, wait_until
 from agentbook.broker import local
 from agentbook.broker.connection import connect
 from agentbook.broker.folder import Folder
+from agentbook.broker.outcomes import Ack, StreamFull, Undecided
 from agentbook.errors import StoreUnavailable
 from agentbook.settings import Settings
 
@@ -77,10 +79,54 @@ def test_x4_a_nearly_full_disk(mounted):
 
 def test_x4_a_full_disk(mounted):
     place = mounted("size=64m")
-    with (place / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while filler.write(b"x" * 65536) == 65536:
-            pass
+    fill(place)
     assert "full" in refused(place / "book")
+
+
+def fill(place):
+    """Fill a disk to its last byte."""
+    with (place / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(b"x" * 4096) == 4096:
+            pass
+
+
+@pytest.mark.anyio
+async def test_x2_a_disk_that_fills_up_is_told_and_once_there_is_room_the_journal_goes_on(mounted):
+    place = mounted("size=40m")
+    settings = Settings(dir=place / "book", durability="process", server_grace=0.2, append_deadline=20)
+    lease = local.acquire(settings)
+    try:
+        connection = await connect(lease.target, settings, provision=True)
+        subject = connection.names.journal("r", "s")
+        first = await connection.publish(subject, b"1", expect=0, msg_id="c.0")
+        fill(place)
+        with pytest.raises(Undecided, match=f"the disk of {settings.dir} is full: free some space"):
+            await connection.publish_decided(subject, os.urandom(9000), expect=first.seq, msg_id="c.1", deadline=1)
+        wait_until(lambda: "is full" in local.status(settings).trouble)
+        (place / "filler").unlink()
+        second = await connection.publish_decided(subject, os.urandom(9000), expect=first.seq, msg_id="c.1")
+        assert second.seq == first.seq + 1
+        assert local.status(settings).trouble == ""
+        await connection.close()
+    finally:
+        lease.release()
+        wait_until(lambda: not Folder(settings.dir).locked())
+
+
+@pytest.mark.anyio
+async def test_x2_a_server_at_its_storage_limit_is_a_full_stream(tmp_path):
+    server = NatsServer(tmp_path, jetstream="max_file_store: 20K").start()
+    try:
+        connection = await connect(server.target, Settings(), provision=True)
+        outcomes = await asyncio.gather(
+            *(connection.publish(connection.names.journal("r", "s"), os.urandom(900)) for _ in range(60)),
+            return_exceptions=True,
+        )
+        assert isinstance(outcomes[0], Ack)
+        assert isinstance(outcomes[-1], StreamFull)
+        await connection.close()
+    finally:
+        server.kill()
 
 
 @pytest.mark.anyio
