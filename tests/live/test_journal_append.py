@@ -8,6 +8,7 @@ from live.journal_steps import Step, outcome, through_proxy
 from nats_servers import NatsServer
 
 from agentbook.broker.connection import connect
+from agentbook.broker.outcomes import StreamFull
 from agentbook.errors import (
     ConfigError,
     Fenced,
@@ -244,6 +245,31 @@ async def test_a_full_stream_names_what_did_not_fit_and_the_run_goes_on_once_the
     await connection.purge("AGENT_JOURNAL", other.subject)
     await journal.writer.append(value(1))
     assert [record.n for record in await step.audit()] == [0, 1]
+
+
+async def test_a_stored_record_is_adopted_although_there_is_no_room_for_its_repeat(tmp_path):
+    """Its ack is lost, then the account is over its limit: the order of the server's checks decides."""
+    server = NatsServer(tmp_path / "nats", jetstream="max_file_store: 4MB").start()
+    settings = Settings(namespace="t")
+    owner = await connect(server.target, settings, provision=True)
+    filler = owner.names.history("filler")
+    try:
+        async with through_proxy(server, settings) as (proxy, lossy):
+            step = Step(owner)
+            journal = await step.over(lossy).open()
+            proxy.lose_next_ack(cut=False)
+            appending = asyncio.create_task(journal.writer.append(value(1)))
+            await proxy.stored.wait()
+            filled = [await outcome(owner.publish(filler, b"x" * 500_000)) for _ in range(9)]
+            assert isinstance(filled[-1], StreamFull)
+            proxy.disconnect()
+            await appending
+            await owner.purge("AGENT_HISTORY", filler)
+            await journal.writer.append(value(2))
+        assert [getattr(record, "value", None) for record in await step.audit()] == [None, 1, 2]
+    finally:
+        await owner.close()
+        server.kill()
 
 
 async def test_a_record_that_the_server_does_not_accept_names_both_sizes_and_leaves_the_journal_usable(step):
