@@ -69,7 +69,7 @@ def fence(lane: Lane, above: Lane | None, found: Index) -> Fence | None:
     if above is not None and above.lost_to is None:
         return Fence(True, f"{at}: {lane.holder} goes on from what is recorded", lane.seq)
     before = found.claim_before(taken) if above is None else found.claims.get(above.claim)
-    if above is None and (before is None or before.iteration != taken.iteration or before.claim in found.closed):
+    if above is None and (before is None or before.claim in found.closed):
         return None
     claim = above.claim if before is None and above is not None else before.claim if before is not None else ""
     older = found.holder(claim)

@@ -43,10 +43,10 @@ class Index:
     closed: set[str] = field(default_factory=set[str])
     purged: Purged | None = None
 
-    def fence_after(self, seq: int, claim: str) -> Record | None:
-        """The first record after `seq` that fenced a claim; None if it is still the newest."""
+    def fence_after(self, seq: int) -> Record | None:
+        """The first record after `seq` that fenced whoever wrote `seq`; None if that is still the newest."""
         start = bisect_right(self.fences, seq, key=lambda fence: fence.seq)
-        return next((fence for fence in self.fences[start:] if fence.claim != claim), None)
+        return self.fences[start] if start < len(self.fences) else None
 
     def claim_before(self, claim: Claim) -> Claim | None:
         """The claim that a claim took over from, if it did so directly."""

@@ -58,7 +58,7 @@ def _lane(claim: str, own: list[Record], found: Index, facts: RunFacts) -> Lane:
             ending = record
         elif not isinstance(record, Resolution):
             ending = None
-    lost_to = None if ending is not None or said is not None else found.fence_after(own[-1].seq, claim)
+    lost_to = None if ending is not None or said is not None else found.fence_after(own[-1].seq)
     return Lane(
         claim=claim,
         holder=found.holder(claim) if said is None else visible(said.by, 40),

@@ -125,7 +125,6 @@ def _quiet(rows: Sequence[Row]) -> bool:
     row = rows[0]
     return (
         len(rows) == 1
-        and row.fence is None
         and row.mark is not None
         and row.mark.kind == "commit"
         and all(chip.state in _QUIET for chip in row.chips)

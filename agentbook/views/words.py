@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from pydantic import JsonValue
+
 State = Literal[
     "ran", "replayed", "reran", "interrupted", "unknown", "fenced",
     "running", "next", "error", "recorded", "waiting",
@@ -66,6 +68,16 @@ TERMS: dict[str, str] = {
 """One sentence for each term that nobody understands unexplained."""
 
 MODEL_SIGN = "◆"
+
+
+def vocabulary() -> dict[str, JsonValue]:
+    """Every word and sentence as JSON, so that a front end has none of its own."""
+    return {
+        "model_sign": MODEL_SIGN,
+        "states": {state: {**word._asdict()} for state, word in STATES.items()},
+        "terms": {**TERMS},
+    }
+
 
 _LABEL = 80
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

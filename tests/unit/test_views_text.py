@@ -48,7 +48,7 @@ def test_crash_and_replay_read_as_a_story() -> None:
 def test_no_line_is_wider_than_asked_for() -> None:
     story = Story()
     story.claim("kernel " + "9" * 200, "aaaa")
-    story.error(story.intent(0, "查询" * 60), "E" * 100, "long " * 50)
+    story.error(story.intent(0, "查询" * 60), "E" * 100, "长话 " * 50)
     story.commit("fail", error={"type": "E", "message": "y" * 400})
     for width in (72, 100):
         for record_count in range(1, len(story.records) + 1):

@@ -19,6 +19,7 @@ from agentbook.journal.records import (
     StepError,
     StepValue,
     Timer,
+    ToolIntent,
     ToolPartial,
 )
 from agentbook.views.blocks import Block, Row
@@ -216,6 +217,88 @@ def test_resolved_call_is_replayed_or_run_again_by_the_next_holder() -> None:
     told.claim("kernel 5", "5555")
     told.model(3)
     assert build(told.records).blocks[1].rows[3].chips[2].note == "replayed: anna said it happened"
+
+
+def test_resolution_in_the_holders_own_cell_reopens_its_row() -> None:
+    story = stories.halted()
+    story.add(Resolution(of=10, outcome="happened", value=1, by="anna"))
+    story.model(3)
+    row = build(story.records).blocks[1].rows[1]
+    assert row.chips[2].note == "anna says it happened"
+    assert row.mark is None
+
+
+def test_outcome_that_a_reconciler_found_is_no_second_run() -> None:
+    story = stories.before_the_kill()
+    refund = story.records[-1]
+    assert isinstance(refund, ToolIntent)
+    story.claim("kernel 4188", "b20c")
+    story.result(refund)
+    chip = build(story.records).blocks[1].rows[1].chips[2]
+    assert (chip.state, chip.note) == ("recorded", "looked up: it had happened")
+
+
+def test_safe_call_that_the_cursor_stands_on_is_running_again() -> None:
+    story = Story()
+    story.claim("kernel 1", "aaaa")
+    story.intent(0, "search")
+    story.claim("kernel 2", "bbbb")
+    chip = only(build(story.records, RunFacts(live=Live(story.holder, 0, "search")))).rows[1].chips[0]
+    assert (chip.state, chip.note, chip.cursor) == ("running", "running again", True)
+
+
+def test_replayed_chip_says_what_was_recorded_if_that_is_no_plain_value() -> None:
+    story = stories.killed_in_the_unsafe_tool()
+    story.error(story.intent(3, "mail"), "Bounced", "no such box")
+    story.claim("kernel 3", "cccc")
+    story.commit()
+    notes = [chip.note for chip in build(story.records).blocks[1].rows[2].chips]
+    assert notes[2:] == [
+        "replayed: may have happened, not run again", "replayed: the recorded error · Bounced: no such box",
+    ]  # fmt: skip
+
+
+def test_first_call_of_a_turn_is_not_called_the_first_live_one() -> None:
+    story = Story()
+    story.claim("kernel 1", "aaaa")
+    timeline = build(story.records, RunFacts(status="running", live=Live(story.holder, 0)))
+    (chip,) = only(timeline).rows[0].chips
+    assert (chip.name, chip.note) == ("next call", "running now")
+    assert timeline.head.headline == "running · live at position 0"
+
+
+def test_kernel_that_fences_itself_is_named_by_its_older_claim() -> None:
+    story = Story()
+    story.claim("kernel 1", "aaaa")
+    story.model(0)
+    story.claim("kernel 1", "bbbb")
+    fence = only(build(story.records)).rows[1].fence
+    assert fence is not None
+    assert "record 3: its older claim aaaa can write nothing more" in fence.text
+
+
+def test_turn_that_took_two_attempts_is_never_quiet() -> None:
+    story = Story()
+    story.claim("kernel 1", "aaaa")
+    story.commit("fail", reason="timeout")
+    story.turn(0, 2).claim("kernel 2", "bbbb")
+    story.model(0)
+    story.commit()
+    assert [block.quiet for block in build(story.records).blocks] == [False, False]
+
+
+def test_step_that_did_not_start_runs_again() -> None:
+    story = Story()
+    story.claim("cell 1", "aaaa")
+    error = {"type": "ConnectionRefusedError", "message": ""}
+    story.add(StepAttempt(name="charge", replay="unsafe", args="d"))
+    story.add(StepError.model_validate({"name": "charge", "outcome": "not_started", "error": error}))
+    story.claim("cell 2", "bbbb")
+    story.add(StepAttempt(name="charge", replay="unsafe", args="d"))
+    story.add(StepValue(name="charge", value=1))
+    first, second = only(build(story.records)).rows
+    assert first.chips[0].note == "did not start, may run again · ConnectionRefusedError"
+    assert (second.chips[0].state, second.chips[0].note) == ("reran", "ran again · value kept")
 
 
 def test_cancelled_run_shows_what_it_cut() -> None:
