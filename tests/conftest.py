@@ -8,10 +8,11 @@ import re
 import pytest
 from nats_servers import NatsServer
 
-from agentbook.broker import local
 from agentbook.broker.connection import connect
 from agentbook.broker.streams import layout, stream_name
 from agentbook.settings import Settings
+
+pytest_plugins = ["agentbook.testing"]
 
 
 @pytest.fixture(scope="session")
@@ -20,25 +21,15 @@ def anyio_backend():
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def server(agentbook_server):
     """A lease on an embedded server of this session's own."""
-    lease = local.acquire(
-        Settings(dir=tmp_path_factory.mktemp("server") / "book", durability="process", server_grace=2)
-    )
-    yield lease
-    lease.release()
+    return agentbook_server
 
 
 @pytest.fixture
-def settings(server):
+def settings(agentbook_settings):
     """Settings of a book on the session's server, with a namespace of its own and short waits."""
-    return Settings(
-        dir=server.dir,
-        durability="process",
-        server_grace=2,
-        namespace=f"t{os.urandom(4).hex()}",
-        ack_wait=1,
-    )
+    return agentbook_settings
 
 
 @pytest.fixture
