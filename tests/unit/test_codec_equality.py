@@ -59,7 +59,7 @@ values = st.recursive(
 
 
 @given(values)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 def test_any_value_comes_back_the_same(value):
     assert spelled(decode(from_json(to_json(encode(value)), allow_inf_nan=False))) == spelled(value)
 
