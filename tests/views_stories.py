@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -22,6 +24,11 @@ from agentbook.journal.records import (
     ToolResult,
     Wait,
 )
+from agentbook.views import messages
+from agentbook.views.facts import Live, RunFacts
+from agentbook.views.timeline import build
+
+FRONT_END = Path(__file__).parents[1] / "widgets" / "tests"
 
 E = TypeVar("E", bound=Envelope)
 
@@ -189,3 +196,18 @@ def quiet_turn_from(story: Story, iteration: int, start: int) -> None:
         else:
             story.tool(position, "search")
     story.commit()
+
+
+def for_the_front_end() -> dict[str, messages.Message]:
+    """Messages that the tests of `widgets/` run on."""
+    crash = killed_in_the_unsafe_tool()
+    facts = RunFacts(agent="billing", status="running", live=Live(crash.holder, 3, "model"), violations=0)
+    return {
+        "crash": messages.snapshot(build(crash.records, facts), "v"),
+        "attempts": messages.snapshot(build(two_attempts().records), "v"),
+    }
+
+
+if __name__ == "__main__":
+    for name, message in for_the_front_end().items():
+        (FRONT_END / f"{name}.json").write_text(json.dumps(message, ensure_ascii=False, indent=1) + "\n")

@@ -19,6 +19,7 @@ from agentbook.views import dot
 from agentbook.views.draw import draw
 from agentbook.views.facts import Live, RunFacts
 from agentbook.views.graph import RunGraph
+from agentbook.views.mermaid import escaped
 from agentbook.views.timeline import build
 
 WIDGETS = Path(__file__).parents[2] / "widgets"
@@ -138,6 +139,15 @@ def test_six_hundred_turns_fold_with_a_count(incident: int | None) -> None:
     assert any("×" in cluster.label for cluster in drawn.clusters)
 
 
+def test_turns_that_made_the_same_calls_fold_before_others_do() -> None:
+    story = stories.many_turns(40)
+    for iteration in range(40, 60):
+        story.turn(iteration).claim("kernel 2", f"b{iteration:03x}")
+        story.tool(0, "archive")
+        story.commit()
+    assert [cluster.label for cluster in graph(story).clusters] == ["turns 0–39 · ×40", "turns 40–59 · ×20"]
+
+
 def different(count: int, incidents: bool = False) -> Story:
     """Turns of which no two neighbours are alike."""
     story = Story()
@@ -189,7 +199,7 @@ def test_mermaid_reads_every_story() -> None:
         assert answer["edges"] == len(drawn.edges)
 
 
-@pytest.mark.parametrize("name", ["1. list", "- item", "__init__", "a`b", "#quot;", '"]', "x;y"])
+@pytest.mark.parametrize("name", ["1. list", "- item", "__init__", "a`b", "#quot;", '"]', "x;y", "a#35;b"])
 def test_mermaid_labels_hold_no_syntax(name: str) -> None:
     story = Story()
     story.claim("kernel 1", "aaaa")
@@ -198,6 +208,10 @@ def test_mermaid_labels_hold_no_syntax(name: str) -> None:
     label = line.strip().removeprefix('n1["').removesuffix('"]')
     assert not re.search(r'["`;\[\]<>\\]|^[-+#]|^\d+[.)]|__', re.sub(r"#\d+;", "", label))
     assert re.sub(r"#(\d+);", lambda code: chr(int(code[1])), label) == name
+
+
+def test_mermaid_labels_stay_readable() -> None:
+    assert escaped("lib.get_invoice (unsafe), 0–2: don't") == "lib.get_invoice (unsafe), 0–2: don't"
 
 
 def test_svg_shows_every_name_as_it_is_and_nothing_else() -> None:

@@ -130,6 +130,12 @@ def test_thousand_records_stay_under_fifty_kilobytes() -> None:
     Reader(html)
 
 
+def test_list_of_folded_turns_leaves_out_its_middle() -> None:
+    html = render(build(stories.many_turns(400).records))
+    assert html.count("<li>") == 61
+    assert "… 339 turns more …" in html
+
+
 def test_thousand_records_of_nothing_but_incidents_stay_under_two_hundred_kilobytes() -> None:
     story = Story()
     for iteration in range(170):

@@ -50,3 +50,10 @@ def test_record_is_shown_as_it_is_stored() -> None:
 def test_ten_thousand_records_fit_into_one_message() -> None:
     timeline = build(stories.many_turns(1700, incident=800).records)
     assert len(json.dumps(messages.snapshot(timeline, "v"))) < 2_500_000
+
+
+def test_the_front_ends_tests_use_the_messages_of_today() -> None:
+    """`python tests/views_stories.py` writes them anew."""
+    for name, message in stories.for_the_front_end().items():
+        stored = (stories.FRONT_END / f"{name}.json").read_text()
+        assert json.loads(stored) == json.loads(json.dumps(message)), name
