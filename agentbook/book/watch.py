@@ -33,12 +33,13 @@ async def until(connection: Connection, run: str, reached: Callable[[RunSnapshot
     try:
         patience = _POLL_SECONDS
         while True:
+            # Cleared before the look: what is announced while we look must not be lost.
+            heard.clear()
             versioned = await runs.load(connection, run)
             if versioned is None:
                 raise RunNotFound(f"there is no run {run!r} in this book")
             if reached(versioned.snapshot):
                 return versioned.snapshot
-            heard.clear()
             try:
                 async with asyncio.timeout(patience):
                     await heard.wait()
