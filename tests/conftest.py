@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from nats_servers import NatsServer
 
+from agentbook.book import open as open_book
 from agentbook.broker.connection import connect
 from agentbook.broker.streams import layout, stream_name
 from agentbook.settings import Settings
@@ -30,6 +33,16 @@ def server(agentbook_server):
 def settings(agentbook_settings):
     """Settings of a book on the session's server, with a namespace of its own and short waits."""
     return agentbook_settings
+
+
+@pytest.fixture
+def new_book(agentbook_settings):
+    """Opens books on the test's server, with settings changed as given; at the end every run in them is audited."""
+    from agentbook.testing import audit  # not before the plugin of that name is loaded
+
+    with ExitStack() as books:
+        yield lambda **more: books.enter_context(open_book(settings=replace(agentbook_settings, **more)))
+    audit(agentbook_settings)
 
 
 @pytest.fixture

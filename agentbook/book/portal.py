@@ -33,8 +33,18 @@ class Portal:
         started.wait()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the loop; its future can be awaited from anywhere."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Run a coroutine on the loop; its future can be awaited from anywhere.
+
+        Raises:
+            UsageError: the portal is closed.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:
+            work.close()
+            if not self.loop.is_closed():
+                raise
+            raise UsageError("this book is closed: open it again with agentbook.open()") from None
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a coroutine function on the loop and wait for it.

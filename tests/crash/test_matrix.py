@@ -77,7 +77,7 @@ def test_without_a_crash_the_agent_answers(book, ledger):
 
 @pytest.mark.parametrize(("seam", "turn"), cells())
 def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
-    agentbook_server, agentbook_settings, book_later, ledger, seam, turn
+    agentbook_server, agentbook_settings, new_book, ledger, seam, turn
 ):
     with victim(agentbook_settings, Fault(seam, iteration=turn)) as child:
         assert child.wait() == -signal.SIGKILL
@@ -85,7 +85,7 @@ def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
     prove_inside(before, seam, turn, ledger)
     done = finished(before)
 
-    book = book_later()
+    book = new_book()
     book.register(billing.agent)
     assert book.get(RUN).wait(20) == answer_of(seam, turn)
 
@@ -97,7 +97,7 @@ def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
 
 @pytest.mark.parametrize(("seam", "turn"), cells(marked=SAME_TASK))
 def test_a_stalled_holder_that_wakes_changes_nothing(
-    agentbook_server, agentbook_settings, book_later, ledger, seam, turn
+    agentbook_server, agentbook_settings, new_book, ledger, seam, turn
 ):
     with victim(agentbook_settings, Fault(seam, "stall", iteration=turn)) as child, gate_at_claim() as gate:
         child.wait_stalled()
@@ -106,7 +106,7 @@ def test_a_stalled_holder_that_wakes_changes_nothing(
         done = finished(before)
         written = before.by(child.pid)
 
-        book = book_later()
+        book = new_book()
         book.register(billing.agent)
         assert gate.entered.wait(20)
         taken_over = look(agentbook_server, agentbook_settings)
@@ -138,7 +138,7 @@ def test_a_stalled_holder_that_wakes_changes_nothing(
 
 
 def test_a_run_whose_starter_died_before_its_first_dispatch_is_finished_by_attach(
-    agentbook_server, agentbook_settings, book_later, ledger
+    agentbook_server, agentbook_settings, new_book, ledger
 ):
     """`after_save` of the start itself: the run exists, nothing was sent for it, nothing has run."""
     with victim(agentbook_settings, Fault("after_save", iteration=-1)) as child:
@@ -146,19 +146,19 @@ def test_a_run_whose_starter_died_before_its_first_dispatch_is_finished_by_attac
     before = look(agentbook_server, agentbook_settings)
     assert (before.records, before.tasks, before.snapshot.status) == ([], [], "running")
     assert ledger.entries() == []
-    book = book_later()
+    book = new_book()
     book.register(billing.agent)
     assert book.attach(RUN).wait(20) == billing.ANSWER
     assert_counts(ledger, "before_claim", 0, woken=False)
 
 
 def test_a_starter_that_stalled_before_its_first_dispatch_sends_none_twice(
-    agentbook_server, agentbook_settings, book_later, ledger
+    agentbook_server, agentbook_settings, new_book, ledger
 ):
     with victim(agentbook_settings, Fault("after_save", "stall", iteration=-1)) as child:
         child.wait_stalled()
         assert look(agentbook_server, agentbook_settings).tasks == []
-        book = book_later()
+        book = new_book()
         book.register(billing.agent)
         assert book.attach(RUN).wait(20) == billing.ANSWER
         written = look(agentbook_server, agentbook_settings).records
