@@ -9,19 +9,26 @@ if TYPE_CHECKING:
     from agentbook.book.run import Run
 
 Bundle = dict[str, object]
+Show = Callable[["Run"], object]
 
-_live: Callable[[Run], Bundle] | None = None
+_show: Show | None = None
 
 
-def show_runs_with(live: Callable[[Run], Bundle] | None) -> None:
+def show_runs_with(show: Show | None) -> None:
     """Show runs as a front end's live views from now on; None for static ones."""
-    global _live
-    _live = live
+    global _show
+    _show = show
 
 
-def bundle_of(run: Run) -> Bundle:
-    """What a notebook shows of a run."""
-    return static_bundle(run) if _live is None else _live(run)
+def show_live(run: Run) -> None:
+    """Show a run's live view.
+
+    Raises:
+        NotImplementedError: no front end has one; IPython then asks for `static_bundle`.
+    """
+    if _show is None:
+        raise NotImplementedError
+    _show(run)
 
 
 def static_bundle(run: Run) -> Bundle:

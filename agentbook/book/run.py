@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
+import threading
 from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from agentbook import codec
-from agentbook.book.display import bundle_of
+from agentbook.book.display import show_live, static_bundle
 from agentbook.book.frame import frame
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import refuse_on_our_loops
@@ -54,7 +56,10 @@ class Run:
         return f"<Run {self.id}>"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        return bundle_of(self)
+        return static_bundle(self)
+
+    def _ipython_display_(self) -> None:
+        show_live(self)
 
     @property
     def info(self) -> RunInfo:
@@ -89,6 +94,8 @@ class Run:
             if future.done():
                 raise  # the run's own error, not ours
             raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._detached()) from None
         finally:
             future.cancel()
 
@@ -102,8 +109,18 @@ class Run:
                 # An interrupt lands only when the caller's loop next wakes, so it wakes often.
                 await asyncio.wait([future], timeout=_TICK_SECONDS)
             return future.result()
+        except asyncio.CancelledError:
+            if not _in_a_cell():
+                raise
+            raise KeyboardInterrupt(self._detached()) from None
         finally:
             future.cancel()
+
+    def _detached(self) -> str:
+        return (
+            f"this cell no longer waits for run {self.id}, which goes on. Wait again with `await run`, "
+            "look with `run`, end it with `run.cancel()`."
+        )
 
     def result(self) -> RunResult:
         """Wait for the run to end, and tell how it went. Raises as `wait`."""
@@ -225,6 +242,11 @@ class Run:
         if not isinstance(record, Commit):
             raise JournalTruncated(f"the commit that ended run {self.id} (record {seq}) is gone")
         return codec.decode(record.output)
+
+
+def _in_a_cell() -> bool:
+    """True on a kernel's main thread, where a cancelled await is the stop button."""
+    return "ipykernel" in sys.modules and threading.current_thread() is threading.main_thread()
 
 
 def _usage(records: list[Record]) -> dict[str, float]:

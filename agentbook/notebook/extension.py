@@ -20,13 +20,13 @@ def load(shell: InteractiveShell) -> None:
         raise MissingExtra("%load_ext agentbook", "notebook") from None
     from agentbook.notebook.magics import AgentbookMagics
     from agentbook.notebook.printing import capture
-    from agentbook.notebook.views import live_bundle
+    from agentbook.notebook.views import show
     from agentbook.notebook.waiting import await_magics
 
     unload(shell)
     shell.register_magics(AgentbookMagics)
     shell.input_transformers_post.append(await_magics)
-    display.show_runs_with(live_bundle)
+    display.show_runs_with(show)
     capture(shell)
 
 

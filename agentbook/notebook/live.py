@@ -19,16 +19,16 @@ from agentbook.journal.records import Record, decode
 from agentbook.protocol import runs
 from agentbook.protocol.holder import Holder, ask_holder
 from agentbook.protocol.snapshot import RunSnapshot
-from agentbook.views.blocks import Block
+from agentbook.views import messages
 from agentbook.views.facts import Live, RunFacts
-from agentbook.views.timeline import Head, Timeline, build, delta
+from agentbook.views.timeline import Head, Timeline, build
 
 log = logging.getLogger(__name__)
 
 _BATCH_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
 
-Changed = Callable[[Head, tuple[Block, ...]], None]
+Changed = Callable[[list[messages.Message]], None]
 
 
 class LiveTimeline:
@@ -55,16 +55,23 @@ class LiveTimeline:
         await self._ready.wait()
         return self._timeline
 
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline as it was built last."""
+        return self._timeline
+
+    async def on_end(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once the run has ended and its whole journal is here."""
+        self._follow()
+        assert self._following is not None
+        await asyncio.wait([self._following])
+        if not self._following.cancelled() and self._following.exception() is None:
+            tell()
+
     def listen(self, key: int, changed: Changed) -> None:
         """Tell `changed` what changes from now on."""
         self._listeners[key] = changed
         self._follow()
-
-    def leave(self, key: int) -> None:
-        """Stop telling; the last to leave ends the following."""
-        self._listeners.pop(key, None)
-        if not self._listeners and self._following is not None:
-            self._following.cancel()
 
     def _follow(self) -> None:
         if self._following is None or self._following.done():
@@ -113,11 +120,11 @@ class LiveTimeline:
         run = versioned.snapshot
         complete = self._caught_up(run)
         timeline = build([self.records[seq] for seq in sorted(self.records)], await self._facts(run))
-        changed = delta(self._timeline, timeline)
-        if changed or timeline.head != self._timeline.head:
-            self._timeline = timeline
+        changed = messages.changes(self._timeline, timeline)
+        self._timeline = timeline
+        if changed:
             for listener in list(self._listeners.values()):
-                listener(timeline.head, changed)
+                listener(changed)
         if complete or not run.ended:
             self._ready.set()
         return not (run.ended and complete)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves it untyped
 
 import agentbook
 from agentbook.authoring import Agent
@@ -16,7 +16,10 @@ from agentbook.book import Book, Run
 from agentbook.broker import local
 from agentbook.errors import AgentbookError, RunConflict
 from agentbook.notebook.arguments import Arguments
-from agentbook.notebook.views import live_timeline
+from agentbook.notebook.views import show
+from agentbook.protocol.snapshot import TERMINAL
+
+_SHOWN_SECONDS = 5.0
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -107,9 +110,9 @@ class AgentbookMagics(Magics):
 
     @line_magic
     @_told
-    def timeline(self, line: str) -> object:
+    def timeline(self, line: str) -> None:
         """The live timeline of a run: ``%timeline RUN``. ``run.timeline`` is the same as it stands now."""
-        return live_timeline(self._run("%timeline", line))
+        show(self._run("%timeline", line))
 
     @line_magic
     @_told
@@ -155,7 +158,7 @@ class AgentbookMagics(Magics):
     def user_namespace(self) -> dict[str, Any]:
         """The names of the notebook."""
         assert self.shell is not None
-        return cast("dict[str, Any]", self.shell.user_ns)  # pyright: ignore[reportUnknownMemberType] - as above
+        return cast("dict[str, Any]", self.shell.user_ns)  # pyright: ignore[reportUnknownMemberType] - IPython leaves it untyped
 
     def _run(self, magic: str, line: str) -> Run:
         arguments = Arguments(magic)
@@ -180,8 +183,13 @@ class AgentbookMagics(Magics):
 
 
 async def _waited(run: Run) -> object:
-    display(run)
-    return await run
+    shown = show(run)
+    try:
+        return await run
+    finally:
+        if run.info.status in TERMINAL:
+            # In this cell still: what comes after it is dropped by tools that execute notebooks.
+            await asyncio.wait([asyncio.wrap_future(shown)], timeout=_SHOWN_SECONDS)
 
 
 def _open_book() -> Book | None:

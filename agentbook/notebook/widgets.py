@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-import json
 from itertools import count
 
 import anywidget
 import traitlets
+from IPython.display import display
 
 from agentbook.book import Run
-from agentbook.book.display import static_bundle
 from agentbook.notebook.assets import module
 from agentbook.notebook.live import LiveTimeline
-from agentbook.views.blocks import Block, to_json
-from agentbook.views.timeline import Head
+from agentbook.views import messages
+from agentbook.views.style import stylesheet
+from agentbook.views.timeline import Timeline
 
 _keys = count()
 
@@ -25,7 +25,7 @@ class TimelineWidget(anywidget.AnyWidget):
     run = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, handle: Run, live: LiveTimeline) -> None:
-        super().__init__(_esm=module("timeline.js"), run=handle.id)
+        super().__init__(_esm=module("timeline.js"), _css=stylesheet() + module("timeline.css"), run=handle.id)
         self._handle = handle
         self._live = live
         self._key = next(_keys)
@@ -36,9 +36,13 @@ class TimelineWidget(anywidget.AnyWidget):
 
     def bundle(self) -> dict[str, object]:
         """What is displayed: the widget, and what shows where no kernel runs."""
+        return self.bundle_of(self._handle.timeline)
+
+    def bundle_of(self, timeline: Timeline) -> dict[str, object]:
+        """The same for a timeline that is here already."""
         shown = super()._repr_mimebundle_()
         widget = dict(shown[0] if isinstance(shown, tuple) else shown or {})
-        return {**widget, **static_bundle(self._handle), "text/plain": repr(self._handle)}
+        return {**widget, **timeline._repr_mimebundle_(), "text/plain": repr(self._handle)}
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         return self.bundle()
@@ -48,28 +52,27 @@ class TimelineWidget(anywidget.AnyWidget):
         future = self._handle.book.service.submit(self._answer(message))
         future.add_done_callback(lambda done: self._failed(message, done))
 
-    async def _answer(self, message: dict[str, object]) -> None:
-        kind = message.get("type")
-        if kind == "snapshot":
+    async def _answer(self, asked: dict[str, object]) -> None:
+        request = str(asked.get("id"))
+        if asked.get("type") == "snapshot":
             timeline = await self._live.snapshot()
-            self._live.listen(self._key, self._changed)
-            self.send({"type": "snapshot", "id": message.get("id"), "timeline": timeline.to_json()})
-        elif kind == "record":
-            seq = message["seq"]
-            record = self._live.records.get(seq if isinstance(seq, int) else -1)
-            text = "this record is not here" if record is None else pretty(record.encode())
-            self.send({"type": "record", "id": message.get("id"), "seq": seq, "text": text})
-        elif kind == "close":
-            self._live.leave(self._key)
+            self._live.listen(self._key, self._tell)
+            self.send(messages.snapshot(timeline, request))
+        elif asked.get("type") == "record":
+            seq = asked.get("seq")
+            record = self._live.records.get(seq) if isinstance(seq, int) else None
+            found = messages.record(record, request) if record else messages.error(request, f"no record {seq} here")
+            self.send(found)
 
-    def _changed(self, head: Head, blocks: tuple[Block, ...]) -> None:
-        self.send({"type": "delta", "head": to_json(head), "blocks": [to_json(block) for block in blocks]})
+    def _tell(self, changes: list[messages.Message]) -> None:
+        for change in changes:
+            self.send(change)
 
-    def _failed(self, message: dict[str, object], done) -> None:
+    def _failed(self, asked: dict[str, object], done) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
-            self.send({"type": "error", "id": message.get("id"), "text": f"{type(error).__name__}: {error}"})
+            self.send(messages.error(str(asked.get("id")), f"{type(error).__name__}: {error}"))
 
 
-def pretty(record: bytes) -> str:
-    """A record for people."""
-    return json.dumps(json.loads(record), indent=2, ensure_ascii=False)
+def display_bundle(bundle: dict[str, object], place: str, *, update: bool = False) -> None:
+    """Display a bundle, or replace the one displayed under that place. Callable from any thread."""
+    display(bundle, raw=True, display_id=place, update=update)
