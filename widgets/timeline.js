@@ -39,7 +39,8 @@ class View {
     this.legend = make("div", { class: "ab-legend", hidden: true });
     this.body = make("div", { class: "ab-body", tabindex: 0, role: "group", "aria-label": "turns" });
     this.glossary = make("details", { class: "ab-words", hidden: true });
-    this.root = make("div", { class: "agentbook-run ab-live-view" }, this.top, this.legend, this.body, this.glossary);
+    const parts = [this.top, this.legend, this.body, this.glossary];
+    this.root = make("div", { class: "agentbook-run", role: "figure" }, ...parts);
     this.root.addEventListener("keydown", (event) => this.key(event));
     el.append(this.root);
 
@@ -77,10 +78,7 @@ class View {
     this.blocks.clear();
     this.order = [];
     timeline.blocks.forEach((block) => this.put(block));
-    const terms = Object.entries(words.terms).flatMap(([term, meaning]) => [
-      make("dt", {}, term),
-      make("dd", {}, meaning),
-    ]);
+    const terms = Object.entries(words.terms).flatMap(([term, said]) => [make("dt", {}, term), make("dd", {}, said)]);
     this.glossary.replaceChildren(make("summary", {}, "what these words mean"), make("dl", {}, ...terms));
     this.glossary.hidden = false;
     this.draw();
@@ -89,24 +87,19 @@ class View {
 
   put(block) {
     if (!this.blocks.has(block.id)) {
-      const before = (id) => {
-        const other = this.blocks.get(id);
-        return other.iteration - block.iteration || other.attempt - block.attempt;
-      };
+      const after = ({ iteration, attempt }) => iteration - block.iteration || attempt - block.attempt;
       let at = this.order.length;
-      while (at > 0 && before(this.order[at - 1]) > 0) at -= 1;
+      while (at > 0 && after(this.blocks.get(this.order[at - 1])) > 0) at -= 1;
       this.order.splice(at, 0, block.id);
     }
     this.blocks.set(block.id, block);
   }
 
   later() {
-    if (this.frame === undefined) {
-      this.frame = requestAnimationFrame(() => {
-        this.frame = undefined;
-        this.draw();
-      });
-    }
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.draw();
+    });
   }
 
   // Drawing: only what changed is made anew, so that a long run costs what its newest turn costs.
@@ -125,11 +118,8 @@ class View {
       if (element === place) place = place.nextSibling;
       else this.body.insertBefore(element, place);
     }
-    while (place) {
-      const next = place.nextSibling;
-      place.remove();
-      place = next;
-    }
+    while (place?.nextSibling) place.nextSibling.remove();
+    place?.remove();
     this.shown = kept;
     if (focus) this.chip(focus)?.focus();
     if (followed) this.body.scrollTop = this.body.scrollHeight;
@@ -140,17 +130,19 @@ class View {
     if (this.drawnHead !== head) {
       this.drawnHead = head;
       this.root.setAttribute("aria-label", `Run ${head.run}`);
-      this.root.setAttribute("role", "figure");
+      const state = `ab-state${head.alarm ? " ab-alarm" : ""}`;
       this.top.replaceChildren(
         make("b", {}, name(head.run)),
         head.agent ? make("span", { class: "ab-dim" }, name(head.agent)) : "",
-        make("span", { class: `ab-state${head.alarm ? " ab-alarm" : ""}`, role: "status" }, "● ", ...this.terms(head.headline)),
+        make("span", { class: state, role: "status" }, "● ", ...this.terms(head.headline)),
         make("span", { class: "ab-push" }),
         make("span", { class: "ab-dim" }, ...this.terms(head.detail)),
       );
     }
     const used = new Set();
-    for (const block of this.blocks.values()) for (const row of block.rows) for (const chip of row.chips) used.add(chip.state);
+    for (const block of this.blocks.values()) {
+      for (const row of block.rows) for (const chip of row.chips) used.add(chip.state);
+    }
     const signs = Object.keys(this.words.states).filter((state) => used.has(state));
     if (this.drawnSigns === signs.join()) return;
     this.drawnSigns = signs.join();
@@ -193,10 +185,7 @@ class View {
       incidents += 1;
       open.add(this.order[at]);
     }
-    for (const [id, said] of this.toggled) {
-      if (said) open.add(id);
-      else open.delete(id);
-    }
+    for (const [id, said] of this.toggled) open[said ? "add" : "delete"](id);
     return open;
   }
 
@@ -209,16 +198,11 @@ class View {
   groupItem(key, ids) {
     const open = Boolean(this.toggled.get(key));
     const [first, last] = [this.blocks.get(ids[0]), this.blocks.get(ids.at(-1))];
-    return {
-      key,
-      of: [open, ids.length, last],
-      make: () =>
-        make("section", { class: "ab-turn" }, this.toggle(key, open, [
-          `turns ${first.iteration}–${last.iteration} · `,
-          make("em", {}, plural(ids.length, "turn")),
-          ` folded · record ${first.first}–${last.last}`,
-        ])),
-    };
+    const count = () => make("em", {}, plural(ids.length, "turn"));
+    const records = ` folded · record ${first.first}–${last.last}`;
+    const label = () => [`turns ${first.iteration}–${last.iteration} · `, count(), records];
+    const line = () => make("section", { class: "ab-turn" }, this.toggle(key, open, label()));
+    return { key, of: [open, ids.length, last], make: line };
   }
 
   toggle(key, open, label) {
@@ -227,15 +211,15 @@ class View {
       this.draw();
       this.body.querySelector(`[data-toggle="${key}"]`)?.focus();
     };
-    return make("button", { class: "ab-toggle", type: "button", "aria-expanded": String(open), "data-toggle": key, onclick }, ...label);
+    const attributes = { class: "ab-toggle", type: "button", "aria-expanded": String(open), "data-toggle": key };
+    return make("button", { ...attributes, onclick }, ...label);
   }
 
   turn(block, open, record) {
     const title = [`${block.title} · `, make("em", {}, block.headline)];
-    if (!open) return make("section", { class: "ab-turn ab-folded" }, this.toggle(block.id, false, [...title, ` · ${block.line}`]));
-    const section = make("section", { class: "ab-turn" }, this.toggle(block.id, true, title), this.grid(block));
-    if (record) section.append(this.panel(record));
-    return section;
+    const line = this.toggle(block.id, open, open ? title : [...title, ` · ${block.line}`]);
+    if (!open) return make("section", { class: "ab-turn ab-folded" }, line);
+    return make("section", { class: "ab-turn" }, line, this.grid(block), record && this.panel(record));
   }
 
   grid(block) {
@@ -243,25 +227,21 @@ class View {
     const all = [...block.columns.keys()];
     const columns = all.length <= COLUMNS ? all : [...all.slice(0, half), null, ...all.slice(-half)];
     const hidden = all.length - columns.length + 1;
-    const header = columns.map((column) =>
-      column === null
-        ? make("th", { class: "ab-pos" }, `… ${hidden} more …`)
-        : make("th", { class: "ab-pos", scope: "col" }, ...this.terms(block.columns[column].label)),
-    );
-    const table = make("table", { class: "ab-grid" });
-    table.append(make("thead", {}, make("tr", {}, make("td"), ...header, make("td"))));
+    const label = (column) => (column === null ? [`… ${hidden} more …`] : this.terms(block.columns[column].label));
+    const header = columns.map((column) => make("th", { class: "ab-pos", scope: "col" }, ...label(column)));
     const body = make("tbody");
     block.rows.forEach((row, number) => {
       if (row.fence) body.append(this.fence(row.fence, columns.length + 2));
       body.append(this.row(block, row, number, columns));
     });
-    table.append(body);
-    return make("div", { class: "ab-scroll" }, table);
+    const head = make("thead", {}, make("tr", {}, make("td"), ...header, make("td")));
+    return make("div", { class: "ab-scroll" }, make("table", { class: "ab-grid" }, head, body));
   }
 
   fence(fence, span) {
+    const kind = `ab-fence${fence.closed ? " ab-closed" : ""}`;
     const text = make("span", {}, make("span", {}, ...this.terms(fence.text)));
-    return make("tr", {}, make("td", { class: `ab-fence${fence.closed ? " ab-closed" : ""}`, colspan: span }, text));
+    return make("tr", {}, make("td", { class: kind, colspan: span }, text));
   }
 
   row(block, row, number, columns) {
@@ -292,12 +272,11 @@ class View {
     children.push(make("small", {}, `${word.sign} ${chip.note}`));
     const seq = chip.seq === undefined ? "" : `Record ${chip.seq}. `;
     const title = `${seq}${word.meaning}${chip.key ? ` Key: ${chip.key}` : ""}`;
-    const open = this.record?.block === block.id && this.record.row === row && this.record.column === chip.column;
     const button = make(
       "button",
       {
         class: "ab-open", type: "button", title, "data-block": block.id, "data-row": row, "data-column": chip.column,
-        "aria-expanded": chip.seq === undefined ? undefined : String(open),
+        "aria-expanded": chip.seq === undefined ? undefined : String(this.opened(block, chip, row)),
         onclick: () => this.choose(block, chip, row),
       },
       make("span", {}, ...children),
@@ -320,12 +299,22 @@ class View {
   // Records: a chip opens the record it stands for.
 
   choose(block, chip, row) {
-    const same = this.record?.block === block.id && this.record.row === row && this.record.column === chip.column;
     if (chip.seq === undefined) return;
-    if (same) this.record = null;
-    else this.show({ block: block.id, row, column: chip.column, seq: chip.seq, other: chip.began });
+    if (this.opened(block, chip, row)) return this.shut();
+    this.show({ block: block.id, row, column: chip.column, seq: chip.seq, other: chip.began });
     this.draw();
-    this.chip({ block: block.id, row, column: chip.column })?.focus();
+    this.chip(this.record)?.focus();
+  }
+
+  opened(block, chip, row) {
+    return this.record?.block === block.id && this.record.row === row && this.record.column === chip.column;
+  }
+
+  shut() {
+    const where = this.record;
+    this.record = null;
+    this.draw();
+    this.chip(where)?.focus();
   }
 
   show(where) {
@@ -351,7 +340,8 @@ class View {
     if (this.record?.request !== id) return;
     const text = JSON.stringify(record, null, 2);
     const cut = text.length > RECORD_CHARACTERS;
-    this.record.text = cut ? `${text.slice(0, RECORD_CHARACTERS)}\n… cut: ${plural(text.length, "character")} in all` : text;
+    const rest = cut ? `\n… cut: ${plural(text.length, "character")} in all` : "";
+    this.record.text = text.slice(0, RECORD_CHARACTERS) + rest;
   }
 
   fail({ id, message }) {
@@ -360,12 +350,6 @@ class View {
   }
 
   panel(record) {
-    const close = () => {
-      const where = this.record;
-      this.record = null;
-      this.draw();
-      this.chip(where)?.focus();
-    };
     const bar = make("div", { class: "ab-bar" }, make("b", {}, `record ${record.seq}`));
     if (record.other !== undefined) {
       const onclick = () => {
@@ -375,31 +359,25 @@ class View {
       const word = record.other < record.seq ? "how it was started" : "how it ended";
       bar.append(make("button", { type: "button", onclick }, `${word}: record ${record.other}`));
     }
-    bar.append(make("button", { type: "button", onclick: close }, "close"));
-    return make("div", { class: "ab-record", role: "region", "aria-label": `record ${record.seq}` }, bar, make("pre", { tabindex: 0 }, record.text));
+    bar.append(make("button", { type: "button", onclick: () => this.shut() }, "close"));
+    const attributes = { class: "ab-record", role: "region", "aria-label": `record ${record.seq}` };
+    return make("div", attributes, bar, make("pre", { tabindex: 0 }, record.text));
   }
 
   // Keys: arrows walk the chips. Nothing typed here may reach the notebook, whose keys delete cells.
 
   key(event) {
     if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
-    if (event.key === "Escape" && this.record) {
-      const where = this.record;
-      this.record = null;
-      this.draw();
-      this.chip(where)?.focus();
-      return;
-    }
+    if (event.key === "Escape" && this.record) return this.shut();
     const here = this.focused();
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!here || !step) return;
+    if (!here || !step) return undefined;
     const columns = this.blocks.get(here.block)?.columns.length ?? 0;
     let [row, column] = [here.row + step[0], here.column + step[1]];
     while (step[1] !== 0 && column >= 0 && column < columns && !this.chip({ ...here, row, column })) column += step[1];
     const next = this.chip({ block: here.block, row, column });
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
+    if (next) event.preventDefault();
+    return next?.focus();
   }
 
   focused() {

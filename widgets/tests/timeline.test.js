@@ -150,8 +150,10 @@ test("a head message replaces the head", async () => {
 test("changes that come before the snapshot are left to the snapshot", async () => {
   const { model, el } = open(undefined);
   model.tell({ type: "block", block: quiet(0) });
+  model.tell({ type: "select", seq: 2 });
   await drawn();
   assert.equal(el.querySelectorAll(".ab-turn").length, 0);
+  assert.equal(model.last("record"), undefined);
 });
 
 test("several views of one model each get their own answers", async () => {
@@ -187,6 +189,25 @@ test("the record that started a call is one step away", () => {
   const other = [...el.querySelectorAll(".ab-bar button")].find((button) => button.textContent.includes("how it was started"));
   other.click();
   assert.equal(model.last("record").seq, 10);
+});
+
+test("a huge record is cut, and says so", async () => {
+  const { model, el } = open(read("crash"));
+  el.querySelector(".ab-open").click();
+  const asked = model.last("record");
+  model.tell({ type: "record", id: asked.id, seq: asked.seq, record: { text: "x".repeat(300_000) } });
+  await drawn();
+  assert.ok(el.querySelector("pre").textContent.length < 101_000);
+  assert.match(el.querySelector("pre").textContent, /… cut: 300,\d+ characters in all$/);
+});
+
+test("closing a record gives the focus back to its chip", () => {
+  const { el } = open(read("crash"));
+  el.querySelector('[data-block="1.1"][data-row="0"][data-column="1"]').click();
+  const button = [...el.querySelectorAll(".ab-bar button")].at(-1);
+  button.focus();
+  button.click();
+  assert.equal(document.activeElement.dataset.column, "1");
 });
 
 test("an answer to another question does not fill an open record", async () => {
@@ -275,6 +296,33 @@ test("arrows walk the chips, Escape closes the record", () => {
   assert.equal(document.activeElement, at(0, 0));
 });
 
+test("arrows step over places where a holder has no chip", () => {
+  const crash = read("crash");
+  const gap = quiet(0, { columns: [0, 1, 2].map((position) => ({ label: `position ${position}`, position })) });
+  gap.rows[0].chips[1].column = 2;
+  const { el } = open({ ...crash, timeline: { head: crash.timeline.head, blocks: [gap] } });
+  const [first, last] = el.querySelectorAll(".ab-open");
+  first.focus();
+  press(first, "ArrowRight");
+  assert.equal(document.activeElement, last);
+});
+
+test("a reader at the end is kept there, one further up is left alone", async () => {
+  const { model, el } = open(read("crash"));
+  const body = el.querySelector(".ab-body");
+  let height = 1000;
+  Object.defineProperties(body, { scrollHeight: { get: () => height }, clientHeight: { get: () => 100 } });
+  body.scrollTop = 900;
+  model.tell({ type: "block", block: quiet(2) });
+  await drawn();
+  assert.equal(body.scrollTop, 1000);
+  body.scrollTop = 300;
+  height = 1200;
+  model.tell({ type: "block", block: quiet(3) });
+  await drawn();
+  assert.equal(body.scrollTop, 300);
+});
+
 test("keys do not reach the notebook, except those with a modifier", () => {
   const { el } = open(read("crash"));
   const reached = [];
@@ -307,12 +355,14 @@ test("everything that can be clicked is a button with a label", () => {
 
 test("render returns its clean-up", async () => {
   const { model, el, close } = open(read("crash"));
+  const root = el.firstChild;
   model.tell({ type: "block", block: quiet(9) });
   close();
   assert.equal(model.heard.size, 0);
   assert.equal(el.children.length, 0);
   await drawn();
   assert.equal(el.children.length, 0);
+  assert.equal(root.querySelector('[data-toggle="9.1"]'), null);
 });
 
 test("ten thousand records open in under two seconds, quiet or not", () => {
