@@ -16,7 +16,7 @@ from typing import Any, Self
 from agentbook import codec
 from agentbook.authoring import Agent
 from agentbook.book.info import RunInfo, info_of
-from agentbook.book.portal import Portal, refuse_on_our_loops
+from agentbook.book.portal import Portal, closed, refuse_on_our_loops
 from agentbook.book.run import Run
 from agentbook.broker.connection import connect
 from agentbook.broker.local import Lease, acquire
@@ -37,6 +37,7 @@ from agentbook.worker.registry import registration_of
 from agentbook.worker.worker import Worker
 
 _STOP_SECONDS = 5.0
+_FREE_SECONDS = 1.0
 _opened: weakref.WeakSet[Book] = weakref.WeakSet()
 _newest: list[weakref.ref[Book]] = []
 
@@ -225,17 +226,15 @@ class Book:
                 return
             self._closed = True
             self._wait_briefly(self._stop())
-            if hasattr(self, "_user_connection"):
-                with contextlib.suppress(TimeoutError):
-                    self.user.submit(self._user_connection.close()).result(_STOP_SECONDS)
-            self.user.close()
+            opened = hasattr(self, "_user_connection")
+            self.user.close(self._user_connection.close if opened else None, patience=_FREE_SECONDS)
             self.service.close()
             if self._lease is not None:
                 self._lease.release()
 
     def _wait_briefly(self, work: Coroutine[Any, Any, None]) -> None:
         with contextlib.suppress(TimeoutError):
-            # Bounded: a tool that refuses to end must not keep the caller; the ack wait hands its task on.
+            # Bounded: a server that does not answer must not keep the caller either.
             self.service.submit(work).result(_STOP_SECONDS)
 
     async def _stop(self) -> None:
@@ -263,7 +262,7 @@ class Book:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise UsageError("this book is closed: open it again with agentbook.open()")
+            raise closed()
 
 
 def open(  # noqa: A001 - said as `agentbook.open`, like `gzip.open`

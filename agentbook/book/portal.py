@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
@@ -27,6 +28,7 @@ class Portal:
     def __init__(self, name: str) -> None:
         self.name = name
         self.loop = asyncio.new_event_loop()
+        self._last: Callable[[], Coroutine[Any, Any, None]] | None = None
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name=name, daemon=True)
         self._thread.start()
@@ -44,7 +46,7 @@ class Portal:
             work.close()
             if not self.loop.is_closed():
                 raise
-            raise UsageError("this book is closed: open it again with agentbook.open()") from None
+            raise closed() from None
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a coroutine function on the loop and wait for it.
@@ -56,17 +58,26 @@ class Portal:
         future = self.submit(function(*args, **kwargs))
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise closed() from None
         except BaseException:
             # An interrupt frees the caller; what it asked for must not go on behind its back.
             future.cancel()
             raise
 
-    def close(self) -> None:
-        """Cancel what is left on the loop, stop it, and wait for its thread."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None, *, patience: float = 5.0) -> None:
+        """Run `last`, cancel what is left on the loop, stop it, and wait for its thread.
+
+        A loop that user code blocks does all this once it is free; nobody waits for it.
+
+        Args:
+            patience: seconds to wait for the thread.
+        """
         if self.loop.is_closed():
             return
+        self._last = last
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(timeout=5.0)
+        self._thread.join(patience)
 
     def _run(self, started: threading.Event) -> None:
         _here.portal = self
@@ -74,6 +85,9 @@ class Portal:
         self.loop.call_soon(started.set)
         try:
             self.loop.run_forever()
+            if self._last is not None:
+                with contextlib.suppress(TimeoutError):
+                    self.loop.run_until_complete(asyncio.wait_for(self._last(), 2.0))
             left = asyncio.all_tasks(self.loop)
             for task in left:
                 task.cancel()
@@ -92,3 +106,8 @@ def refuse_on_our_loops(name: str) -> None:
             f"{name} waits, and it was called inside a tool, a handler or a model: that would block the loop it "
             "waits for. Write `await asyncio.to_thread(book.…)` there, or make the tool a plain function."
         )
+
+
+def closed() -> UsageError:
+    """What is raised by whatever is called on a closed book, or waits while it closes."""
+    return UsageError("this book is closed: open it again with agentbook.open(). Its runs go on where they are.")

@@ -15,7 +15,7 @@ from agentbook import codec
 from agentbook.book.display import show_live, static_bundle
 from agentbook.book.frame import frame
 from agentbook.book.info import RunInfo, RunResult, info_of
-from agentbook.book.portal import refuse_on_our_loops
+from agentbook.book.portal import closed, refuse_on_our_loops
 from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
@@ -90,6 +90,8 @@ class Run:
         future = self.book.service.submit(self._output())
         try:
             return future.result(timeout)
+        except concurrent.futures.CancelledError:
+            raise closed() from None
         except concurrent.futures.TimeoutError:
             if future.done():
                 raise  # the run's own error, not ours
@@ -108,6 +110,8 @@ class Run:
             while not future.done():
                 # An interrupt lands only when the caller's loop next wakes, so it wakes often.
                 await asyncio.wait([future], timeout=_TICK_SECONDS)
+            if future.cancelled():
+                raise closed()
             return future.result()
         except asyncio.CancelledError:
             if not _in_a_cell():

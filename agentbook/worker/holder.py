@@ -142,7 +142,7 @@ class Holder:
             await self._halt(error)
             return Settlement.ACK
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self._stopping or _is_cancelled():
                 raise
             # A nak is only safe under our own claim: it would redeliver a successor's task at once.
             tail = await self._tail()

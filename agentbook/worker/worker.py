@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 30.0
 _TURN_SECONDS = 0.25
+_STOP_SECONDS = 2.0
 
 
 class Worker:
@@ -86,7 +87,12 @@ class Worker:
         await asyncio.gather(*self._pulling.values(), return_exceptions=True)
         for holder in list(self._holders):
             holder.stop()
-        await asyncio.gather(*self._holders.values(), return_exceptions=True)
+        if holding := list(self._holders.values()):
+            _, refusing = await asyncio.wait(holding, timeout=_STOP_SECONDS)
+            for task in refusing:
+                # A tool that does not end keeps nobody: without heartbeats the ack wait hands its task on.
+                task.cancel()
+            await asyncio.gather(*refusing, return_exceptions=True)
 
     async def _pull(self, kind: str, durable: str, heartbeat: float) -> None:
         puller = await self._loops.service.pull(TASKS, durable)
