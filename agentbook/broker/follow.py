@@ -36,9 +36,8 @@ async def follow(wire: Wire, api: Api, stream: str, subject: str, start: int, pr
         try:
             await _create(api, stream, name, subject, reached + 1, inbox.subject)
             async for stored in _deliveries(wire, inbox):
-                if stored.seq > reached:
-                    reached = stored.seq
-                    yield stored
+                reached = stored.seq
+                yield stored
         except Undecided:
             # Not up: wait above. Up, but not ready: give the server a moment.
             await asyncio.sleep(0.1)

@@ -10,6 +10,7 @@ import time
 import pytest
 from nats_servers import NatsServer
 
+from agentbook.broker import streams
 from agentbook.broker.connection import connect
 from agentbook.broker.names import JOURNAL, MEMO, PAYLOADS, TIMERS
 from agentbook.broker.streams import layout, provision, stream_name
@@ -230,6 +231,21 @@ async def test_every_stream_is_made_as_designed(connection):
     assert not journal.get("deny_purge")
     timers = (await connection.info(TIMERS))["config"]
     assert (timers["retention"], timers["allow_msg_schedules"]) == ("workqueue", True)
+
+
+async def test_a_stream_that_another_book_made_meanwhile_is_taken_as_it_is(connection, monkeypatch):
+    stream = connection.names.stream(JOURNAL)
+    config = (await connection.info(JOURNAL))["config"]
+    await connection.api.call(f"STREAM.UPDATE.{stream}", {**config, "max_bytes": 10**9})
+    real, asked = streams._config, []
+
+    async def too_early(connection, name):
+        asked.append(name)
+        return None if asked.count(name) == 1 else await real(connection, name)
+
+    monkeypatch.setattr(streams, "_config", too_early)
+    await provision(connection)
+    assert (await connection.info(JOURNAL))["config"]["max_bytes"] == 10**9
 
 
 async def test_namespaces_share_nothing(own_server):

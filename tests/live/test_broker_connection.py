@@ -278,6 +278,46 @@ async def test_close_ends_what_is_in_flight_and_leaves_no_task(own_server):
     assert asyncio.all_tasks() == before
 
 
+async def test_x1_after_a_long_absence_a_publish_is_decided_as_soon_as_the_server_is_back(own_server):
+    back = asyncio.Event()
+    connection = await connect(
+        own_server.target,
+        own_server.settings,
+        on_status=lambda status: back.set() if status == "reconnected" else None,
+        provision=True,
+    )
+    own_server.kill()
+    publishing = asyncio.create_task(connection.publish_decided(connection.names.journal("r", "s"), b"x"))
+    # Long enough for a back-off to have grown to its second.
+    await asyncio.sleep(2.5)
+    own_server.start()
+    await back.wait()
+    async with asyncio.timeout(0.25):
+        await publishing
+    await connection.close()
+
+
+def test_a_loop_that_ends_right_after_close_without_a_server_has_nothing_to_warn_of(own_server, capfd):
+    async def session():
+        gone = asyncio.Event()
+        connection = await connect(
+            own_server.target,
+            own_server.settings,
+            on_status=lambda status: gone.set() if status == "disconnected" else None,
+            provision=True,
+        )
+        await connection.subscribe("s", lambda message: asyncio.sleep(0))
+        own_server.kill()
+        await gone.wait()
+        await connection.close()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(session())
+    assert asyncio.all_tasks(loop) == set()
+    loop.close()
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_loop_that_ends_right_after_close_has_nothing_to_warn_of(own_server, capfd):
     async def session():
         connection = await connect(own_server.target, own_server.settings, provision=True)

@@ -64,6 +64,14 @@ def pids(lease):
     return lease.keeper_pid, lease.server_pid()
 
 
+def stays(settings, server):
+    """The server outlives its grace several times; each question wakes the keeper, which could end it."""
+    end = time.monotonic() + 3 * settings.server_grace
+    while time.monotonic() < end:
+        assert local.status(settings).server_pid == server
+        time.sleep(0.05)
+
+
 def publish(lease, subject_of, data, **more):
     """One decided publish on a connection that was opened before `between` did its damage."""
 
@@ -91,8 +99,7 @@ def test_x5_two_leases_share_one_server_and_the_last_one_out_ends_it(settings, a
     first.release()
     first.release()
     wait_until(lambda: len(local.status(settings).leases) == 1)
-    time.sleep(settings.server_grace * 2)
-    assert alive(server)
+    stays(settings, server)
     second.release()
     wait_until(lambda: not alive(keeper))
     assert not alive(server)
@@ -108,8 +115,7 @@ def test_a_lease_taken_within_the_grace_keeps_the_server(settings, acquire):
     first.release()
     again = acquire()
     assert pids(again) == before
-    time.sleep(settings.server_grace * 2)
-    assert alive(before[1])
+    stays(settings, before[1])
 
 
 @pytest.mark.crash
@@ -124,7 +130,7 @@ def test_killed_holders_give_their_leases_back_and_the_server_ends_after_the_gra
         two.kill()
         began = time.monotonic()
         wait_until(lambda: not alive(keeper))
-        assert 0.5 < time.monotonic() - began < 5
+        assert 0.9 < time.monotonic() - began < 5
         assert not alive(server)
 
 
@@ -144,7 +150,12 @@ def test_x1_a_killed_server_is_brought_back_on_its_port_and_a_publish_is_decided
 def test_a_server_that_someone_stopped_is_brought_back_too(settings, acquire):
     lease = acquire()
     server = lease.server_pid()
-    before, after = publish(lease, journal, b"after", between=lambda: os.kill(server, signal.SIGTERM))
+
+    def stop():
+        os.kill(server, signal.SIGTERM)
+        wait_until(lambda: not alive(server))
+
+    before, after = publish(lease, journal, b"after", between=stop)
     assert after == before + 1
     assert local.status(settings).restarts == 1
 
@@ -288,8 +299,12 @@ def test_a_deleted_folder_ends_its_keeper(settings, acquire):
     assert not alive(server)
 
 
-def test_a_lease_socket_has_a_short_path_whatever_the_folder(tmp_path):
-    deep = tmp_path.joinpath(*["a-rather-long-name-of-a-folder"] * 6)
+@pytest.mark.parametrize("length", [101, 300])
+def test_a_lease_socket_has_a_short_path_whatever_the_folder(tmp_path, length):
+    # 101: this kernel would still take it, another would not.
+    deep = tmp_path / "x"
+    while (missing := length - len(str(deep / "lease.sock"))) > 0:
+        deep = deep.with_name(deep.name + "x" * missing) if missing < 100 else deep / ("x" * 50)
     settings = Settings(dir=deep, durability="process", server_grace=0.2)
     lease = local.acquire(settings)
     try:

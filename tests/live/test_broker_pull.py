@@ -125,6 +125,22 @@ async def test_what_arrived_unread_is_given_back_when_the_puller_closes(connecti
     await other.close()
 
 
+async def test_a_puller_that_closes_while_a_delivery_is_on_its_way_gives_it_back(connection):
+    await durable(connection, ack_wait=30)
+    for number in range(30):
+        puller = await connection.pull(TASKS, "w-k")
+        fetching = asyncio.create_task(puller.fetch(1, 5))
+        await reaches(connection, "num_waiting", 1)
+        fetching.cancel()
+        await dispatch(connection, number)
+        await puller.close()
+        other = await connection.pull(TASKS, "w-k")
+        (delivery,) = await other.fetch(1, 3)
+        assert delivery.data == b"%d" % number
+        await delivery.ack()
+        await other.close()
+
+
 async def test_x1_a_fetch_that_waits_survives_a_restart_of_the_server(own_server):
     connection = await connect(own_server.target, own_server.settings, provision=True)
     await durable(connection)

@@ -198,6 +198,26 @@ async def test_follow_goes_on_after_its_consumer_was_deleted(connection, monkeyp
     assert seen == sorted(set(seen))
 
 
+async def test_follow_does_not_trust_a_consumer_whose_numbers_have_a_gap(connection):
+    subject = connection.names.journal("r", "s")
+    written = await fill(connection, subject, 2)
+    stream = connection.names.stream(JOURNAL)
+    seen = []
+    async with asyncio.timeout(10), aclosing(connection.follow(JOURNAL, subject)) as following:
+        async for stored in following:
+            seen.append(stored.seq)
+            if len(seen) == 2:
+                (name,) = (await connection.api.call(f"CONSUMER.NAMES.{stream}"))["consumers"]
+                config = (await connection.api.call(f"CONSUMER.INFO.{stream}.{name}"))["config"]
+                # As if the one between had been lost on the way.
+                skipping = f"$JS.ACK.{stream}.{name}.1.{written[-1] + 2}.4.1796077641725134435.0"
+                await connection._wire.publish(config["deliver_subject"], b"", skipping)
+                written += await fill(connection, subject, 2)
+            if len(seen) == 4:
+                break
+    assert seen == written
+
+
 async def test_following_a_stream_that_is_not_there_is_an_error(connection):
     with pytest.raises(ApiError):
         _ = [stored async for stored in connection.follow("NOWHERE", "x")]
