@@ -21,7 +21,7 @@ from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
 from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
 from agentbook.journal.check import CheckReport, check
-from agentbook.journal.open import read_journal
+from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot

@@ -7,6 +7,7 @@ tail cannot write. That is the fence.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -32,7 +33,10 @@ from agentbook.errors import (
 )
 from agentbook.journal.fold import Fold
 from agentbook.journal.instants import now
+from agentbook.journal.memo import Memo
 from agentbook.journal.records import Claim, Purged, Record, Resolution, decode
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,25 @@ class Writer:
                 await self._own_tail()
             except Lost:
                 raise self.settle(await self._fenced()) from None
+
+    async def remember(self) -> None:
+        """Store a memo of the fold, if the records since the last one outweigh it.
+
+        A cache: whatever goes wrong costs the next open some time, and nothing else.
+        """
+        fold = self.fold
+        if fold.unremembered <= fold.memo_size:
+            return
+        data = Memo(fold.upto, self.claim, self._next - 1, fold).encode()
+        fold.memo_size = len(data)
+        if fold.unremembered <= len(data) or len(data) > self._connection.max_payload // 2:
+            return
+        try:
+            await self._connection.publish(self._connection.names.memo(self.place.run, self.place.step), data)
+        except PublishError as error:
+            log.debug("no memo of run %s: %s", self.place.run, error)
+            return
+        fold.unremembered = 0
 
     async def _ready(self) -> None:
         if self.settled is not None:

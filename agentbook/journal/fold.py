@@ -75,11 +75,15 @@ class Fold:
         closed_by: the pause or commit that ended the newest claim, if one did.
         claims_in_row: how many of the last records are claims.
         iteration: the iteration of the newest record.
-        attempts: the attempts of that iteration, by number.
-        advancing: the last commit that ended an iteration.
-        state: the state that commit left, decoded.
+        attempts: the attempts of that iteration, by number; none once it has its advancing commit.
+        advancing: the last commit that ended an iteration, without its state and output.
+        state: the state that commit left.
         snapshot: where the last full state is stored.
         bytes_since: bytes of records since then.
+        intents: the iteration's tool calls that have an intent, by its sequence.
+        purged: True once the run was purged.
+        unremembered: bytes of the records since the last memo; not part of what is remembered.
+        memo_size: bytes of the last memo that was written or weighed.
     """
 
     upto: int = 0
@@ -96,6 +100,8 @@ class Fold:
     bytes_since: int = 0
     intents: dict[int, PastCall] = field(default_factory=dict[int, PastCall])
     purged: bool = False
+    unremembered: int = field(default=0, compare=False)
+    memo_size: int = field(default=0, compare=False)
 
     def attempt(self, number: int) -> PastAttempt:
         """The past of one attempt of the iteration under way, empty if it has none."""
@@ -117,6 +123,7 @@ class Fold:
         self.upto = record.seq
         self.head = record.seq if self.head is None else self.head
         self.bytes_since += size
+        self.unremembered += size
         self.claims_in_row = self.claims_in_row + 1 if isinstance(record, Claim) else 0
         if record.kind in FENCING:
             self.fence = record.claim
@@ -154,11 +161,16 @@ class Fold:
                 self.purged = self.purged or record.kind == "purged"
 
     def _commit(self, record: Commit, past: PastAttempt, size: int) -> None:
-        past.commit = record
-        self.closed_by = record
+        # What a commit carries goes into the fold's own state; holding it here too would double it.
+        light = record.model_copy(update={"state": None, "output": None})
+        past.commit = light
+        self.closed_by = light
         if not record.advancing:
             return
-        self.advancing = record
+        self.advancing = light
+        # Final for its iteration: no later call can match what is recorded in it.
+        self.attempts = {}
+        self.intents = {}
         if record.action == "abort":
             return
         self.state = restore(self.state, record)

@@ -9,24 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentbook.broker.connection import Connection
-from agentbook.broker.names import JOURNAL
-from agentbook.broker.outcomes import ShortRead, Stored
-from agentbook.errors import Committed, JournalTruncated, RestartLimit, RunEnded, Stale
+from agentbook.errors import Committed, RestartLimit, Stale
 from agentbook.ids import new_claim_id
 from agentbook.journal.append import Lost, Place, Writer
 from agentbook.journal.fold import Fold
 from agentbook.journal.handle import Journal
-from agentbook.journal.records import (
-    Claim,
-    Commit,
-    ErrorInfo,
-    Interruption,
-    Pause,
-    Purged,
-    Record,
-    ToolResult,
-    decode,
-)
+from agentbook.journal.load import FoldCache, load
+from agentbook.journal.records import Claim, Commit, ErrorInfo, Interruption, Pause, ToolResult
 from agentbook.journal.replay import open_before
 from agentbook.seams import seam
 
@@ -67,8 +56,13 @@ class Limits:
     max_calls: int = 256
 
 
-async def open_journal(connection: Connection, holding: Holding, limits: Limits) -> Journal:
+async def open_journal(
+    connection: Connection, holding: Holding, limits: Limits, cache: FoldCache | None = None
+) -> Journal:
     """Claim a step's journal for one delivery.
+
+    Args:
+        cache: what this worker knows of journals it has just written.
 
     Raises:
         Stale: a later iteration, attempt or dispatch is under way.
@@ -78,73 +72,21 @@ async def open_journal(connection: Connection, holding: Holding, limits: Limits)
         JournalTruncated: records that must be there are gone.
         JournalUnavailable: the server did not decide before the deadline.
     """
+    cache = FoldCache() if cache is None else cache
+    place = holding.place
     while True:
-        fold = await _load(connection, holding)
+        fold = await load(connection, place.run, place.step, holding.head, cache)
         _decide(holding, fold)
-        writer = Writer(connection, holding.place, new_claim_id(), fold, deadline=limits.append_deadline)
-        seam("before_claim", holding.place.iteration)
+        writer = Writer(connection, place, new_claim_id(), fold, deadline=limits.append_deadline)
+        seam("before_claim", place.iteration)
         try:
             await writer.append_claim(_claim(holding, fold))
         except Lost:
             continue
-        seam("after_claim", holding.place.iteration)
+        seam("after_claim", place.iteration)
         await _enforce_restart_limit(writer, limits.restart_limit)
         await _close_earlier_attempts(writer)
         return Journal(writer, max_calls=limits.max_calls)
-
-
-async def read_journal(connection: Connection, run: str, step: str, *, start: int = 1) -> list[Record]:
-    """Read a step's journal up to its present tail, without a claim.
-
-    Args:
-        start: the first sequence wanted.
-    """
-    subject = connection.names.journal(run, step)
-    tail = await connection.last(JOURNAL, subject)
-    if tail is None or tail.seq < start:
-        return []
-    return [decode(stored.data, stored.seq) for stored in await _read(connection, subject, tail, start)]
-
-
-async def _load(connection: Connection, holding: Holding) -> Fold:
-    """Read and fold everything up to the tail, which the leader names."""
-    place = holding.place
-    subject = connection.names.journal(place.run, place.step)
-    tail = await connection.last(JOURNAL, subject)
-    fold = Fold()
-    if tail is None:
-        if holding.head is not None:
-            raise JournalTruncated(
-                f"journal head missing: run {place.run} began at record {holding.head}, but its journal is empty. "
-                "It cannot be resumed safely; start it under another id."
-            )
-        return fold
-    if isinstance(decode(tail.data, tail.seq), Purged):
-        raise RunEnded(f"run {place.run} was purged; start it under another id")
-    try:
-        stored = await _read(connection, subject, tail, holding.head or 1)
-    except ShortRead as error:
-        raise JournalTruncated(
-            f"the journal of run {place.run} could not be read up to record {tail.seq}: {error}"
-        ) from None
-    for message in stored:
-        fold.add(decode(message.data, message.seq), len(message.data))
-    _check_head(fold, stored, holding)
-    return fold
-
-
-async def _read(connection: Connection, subject: str, tail: Stored, start: int) -> list[Stored]:
-    return [stored async for stored in connection.read(JOURNAL, subject, start=start, upto=tail.seq)]
-
-
-def _check_head(fold: Fold, stored: list[Stored], holding: Holding) -> None:
-    first = stored[0].seq
-    named = holding.head if holding.head is not None else fold.holder.head if fold.holder else None
-    if (named is not None and named != first) or fold.holder is None:
-        raise JournalTruncated(
-            f"journal head missing: run {holding.place.run} began at record {named or 'unknown'}, the first one "
-            f"there is {first}. It cannot be resumed safely; start it under another id."
-        )
 
 
 def _decide(holding: Holding, fold: Fold) -> None:

@@ -297,8 +297,16 @@ def decode(data: bytes, seq: int) -> Record:
         raise JournalError(
             f"record {seq} is malformed: " + (f"no {', '.join(missing)}" if missing else "it holds 'seq'")
         )
-    fields["seq"] = seq
+    return from_fields(fields, seq)
+
+
+def from_fields(fields: dict[str, object], seq: int) -> Record:
+    """A record from its own fields, the envelope's included.
+
+    Raises:
+        JournalError: they are not those of its kind.
+    """
     try:
-        return _adapter.validate_python(fields)
+        return _adapter.validate_python({**fields, "seq": seq})
     except ValidationError as error:
-        raise JournalError(f"record {seq} ({fields['kind']}) is malformed: {error}") from None
+        raise JournalError(f"record {seq} ({fields.get('kind')}) is malformed: {error}") from None

@@ -11,6 +11,7 @@ from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
 from agentbook.errors import Committed, RestartLimit, RunCancelled, Signal, UsageError
 from agentbook.journal.handle import Journal, Moment, error_info
+from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits, open_journal
 from agentbook.journal.records import Commit, ErrorInfo, Pause, decode
 from agentbook.protocol.events import event_of
@@ -37,6 +38,7 @@ class TaskContext:
         limits: Limits,
         input: object,  # noqa: A002 - the field's word for it (API.md)
         *,
+        cache: FoldCache,
         observe: Callable[[Moment], None],
     ) -> None:
         place = holding.place
@@ -46,6 +48,7 @@ class TaskContext:
         self._connection = connection
         self._holding = holding
         self._limits = limits
+        self._cache = cache
         self._observe = observe
         self._journal: Journal | None = None
         self._state: JsonValue = None
@@ -73,7 +76,7 @@ class TaskContext:
         self._raise_signal()
         if self._journal is None:
             try:
-                journal = await open_journal(self._connection, self._holding, self._limits)
+                journal = await open_journal(self._connection, self._holding, self._limits, self._cache)
             except (Committed, RestartLimit) as settled:
                 self.stop(settled)
                 await self._publish_again(settled.seq)
@@ -141,6 +144,9 @@ class TaskContext:
         await self._publish(record)
         self.ended = True
         seam("after_event", record.iteration)
+        assert self._journal is not None, "a record that ends a turn has a claim"
+        await self._journal.writer.remember()
+        self._cache.keep(self.run, self.step, self._journal.writer.fold)
 
     async def _publish(self, record: Commit | Pause) -> None:
         event = event_of(record)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from agentbook import codec
@@ -37,6 +37,7 @@ from agentbook.errors import (
 from agentbook.journal.append import Place, fenced_by
 from agentbook.journal.handle import Moment
 from agentbook.journal.instants import now
+from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits
 from agentbook.journal.records import Record, decode
 from agentbook.protocol import runs
@@ -62,11 +63,16 @@ class Settlement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The connections of the two loops (DESIGN.md): ours, and the one that runs user code."""
+    """The connections of the two loops (DESIGN.md): ours, and the one that runs user code.
+
+    Attributes:
+        cache: what this worker knows of journals it has just written; the user loop's.
+    """
 
     service: Connection
     user: Connection
     user_loop: asyncio.AbstractEventLoop
+    cache: FoldCache = field(default_factory=FoldCache)
 
 
 class Holder:
@@ -156,6 +162,7 @@ class Holder:
             self._holding(),
             Limits(self._settings.append_deadline, self._settings.restart_limit, self._settings.max_calls),
             codec.decode(snapshot.input),
+            cache=self._loops.cache,
             observe=self._observe,
         )
         self._context = context

@@ -12,7 +12,7 @@ from agents import billing
 from agentbook import seams
 from agentbook.broker.connection import connect
 from agentbook.broker.names import HISTORY, TASKS
-from agentbook.journal.open import read_journal
+from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, Record
 from agentbook.protocol import runs
 from agentbook.protocol.events import StepEvent, decode

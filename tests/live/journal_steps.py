@@ -10,7 +10,8 @@ from agentbook.broker.names import JOURNAL
 from agentbook.journal.append import Place, Writer
 from agentbook.journal.check import check
 from agentbook.journal.fold import Fold
-from agentbook.journal.open import Holding, Limits, open_journal, read_journal
+from agentbook.journal.load import read_journal
+from agentbook.journal.open import Holding, Limits, open_journal
 
 LIMITS = Limits(append_deadline=10.0)
 _runs = itertools.count()

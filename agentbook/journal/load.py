@@ -1,0 +1,131 @@
+"""Read a journal up to its tail: from this worker's cache, from a memo, or from the head (JOURNAL.md, Open 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from agentbook.broker.connection import Connection
+from agentbook.broker.names import JOURNAL, MEMO
+from agentbook.broker.outcomes import ShortRead, Stored
+from agentbook.errors import JournalTruncated, RunEnded
+from agentbook.journal import memo
+from agentbook.journal.fold import Fold
+from agentbook.journal.records import Purged, Record, decode
+
+_CACHED_FOLDS = 256
+
+
+class FoldCache:
+    """The folds this worker's own commits and pauses left, by step; the oldest go first.
+
+    One is used only if the journal's tail is still the record it ends at.
+    """
+
+    def __init__(self, size: int = _CACHED_FOLDS) -> None:
+        self._size = size
+        self._folds: OrderedDict[tuple[str, str], Fold] = OrderedDict()
+
+    def keep(self, run: str, step: str, fold: Fold) -> None:
+        """Keep a fold whose writer has written its last record."""
+        self._folds[run, step] = fold
+        self._folds.move_to_end((run, step))
+        while len(self._folds) > self._size:
+            self._folds.popitem(last=False)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._folds
+
+    def take(self, run: str, step: str, tail: int) -> Fold | None:
+        """The fold up to `tail`, if it is here; it is handed over, not shared."""
+        fold = self._folds.pop((run, step), None)
+        return fold if fold is not None and fold.upto == tail else None
+
+
+async def load(connection: Connection, run: str, step: str, head: int | None, cache: FoldCache) -> Fold:
+    """The fold of a step's journal up to the tail that the stream's leader names.
+
+    Args:
+        head: the sequence of its first record, if that is known.
+
+    Raises:
+        JournalTruncated: records that must be there are gone.
+        RunEnded: the run was purged.
+    """
+    subject = connection.names.journal(run, step)
+    remembered: Stored | None = None
+    if (run, step) in cache:
+        tail = await connection.last(JOURNAL, subject)
+    else:
+        tail, remembered = await asyncio.gather(
+            connection.last(JOURNAL, subject), connection.last(MEMO, connection.names.memo(run, step))
+        )
+    if tail is None:
+        if head is not None:
+            raise JournalTruncated(
+                f"journal head missing: run {run} began at record {head}, but its journal is empty. "
+                "It cannot be resumed safely; start it under another id."
+            )
+        return Fold()
+    if isinstance(decode(tail.data, tail.seq), Purged):
+        raise RunEnded(f"run {run} was purged; start it under another id")
+    cached = cache.take(run, step, tail.seq)
+    if cached is not None:
+        return cached
+    fold = await _from_memo(connection, subject, remembered, tail)
+    return fold if fold is not None else await _from_head(connection, subject, run, tail, head)
+
+
+async def read_journal(connection: Connection, run: str, step: str, *, start: int = 1) -> list[Record]:
+    """Read a step's journal up to its present tail, without a claim.
+
+    Args:
+        start: the first sequence wanted.
+    """
+    subject = connection.names.journal(run, step)
+    tail = await connection.last(JOURNAL, subject)
+    if tail is None or tail.seq < start:
+        return []
+    return [decode(stored.data, stored.seq) for stored in await _read(connection, subject, tail, start)]
+
+
+async def _from_memo(connection: Connection, subject: str, remembered: Stored | None, tail: Stored) -> Fold | None:
+    """The memo's fold and what came after it; None if the journal holds another record where the memo ends."""
+    if remembered is None:
+        return None
+    found = memo.decode(remembered.data)
+    if found is None or found.upto > tail.seq:
+        return None
+    rest = await _read(connection, subject, tail, found.upto)
+    last = decode(rest[0].data, rest[0].seq)
+    if (last.seq, last.claim, last.n) != (found.upto, found.claim, found.n):
+        return None
+    found.fold.memo_size = len(remembered.data)
+    _add(found.fold, rest[1:])
+    return found.fold
+
+
+async def _from_head(connection: Connection, subject: str, run: str, tail: Stored, head: int | None) -> Fold:
+    stored = await _read(connection, subject, tail, head or 1)
+    fold = Fold()
+    _add(fold, stored)
+    first = stored[0].seq
+    named = head if head is not None else fold.holder.head if fold.holder else None
+    if (named is not None and named != first) or fold.holder is None:
+        raise JournalTruncated(
+            f"journal head missing: run {run} began at record {named or 'unknown'}, the first one there is {first}. "
+            "It cannot be resumed safely; start it under another id."
+        )
+    return fold
+
+
+def _add(fold: Fold, stored: list[Stored]) -> None:
+    for message in stored:
+        fold.add(decode(message.data, message.seq), len(message.data))
+
+
+async def _read(connection: Connection, subject: str, tail: Stored, start: int) -> list[Stored]:
+    try:
+        return [stored async for stored in connection.read(JOURNAL, subject, start=start, upto=tail.seq)]
+    except ShortRead as error:
+        raise JournalTruncated(f"{subject} could not be read up to record {tail.seq}: {error}") from None
