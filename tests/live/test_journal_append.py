@@ -17,6 +17,7 @@ from agentbook.errors import (
     JournalTruncated,
     JournalUnavailable,
     PayloadTooLarge,
+    RunCancelled,
 )
 from agentbook.journal.append import Lost
 from agentbook.journal.calls import ToolCall
@@ -297,6 +298,15 @@ async def test_a_fence_sticks_to_the_writer(step):
     raised.append(await outcome(old.writer.append(Commit(action="complete", head=1))))
     assert all(signal is raised[0] for signal in raised)
     assert isinstance(raised[0], Fenced)
+
+
+async def test_a_writer_that_was_settled_from_outside_writes_nothing_though_its_claim_is_the_newest(step):
+    writer = (await step.open()).writer
+    cancelled = writer.settle(RunCancelled("cancelled"))
+    assert writer.settle(Fenced(step.run, "kernel 2", 1, "now")) is cancelled
+    assert await outcome(writer.append(value(1))) is cancelled
+    assert await outcome(writer.confirm_tail()) is cancelled
+    assert await step.kinds() == ["claim"]
 
 
 async def test_a_denied_subject_is_a_configuration_error_that_names_it(tmp_path):
