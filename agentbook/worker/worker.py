@@ -35,6 +35,7 @@ class Worker:
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._types: dict[str, Registration] = {}
         self._pulling: dict[str, asyncio.Task[None]] = {}
+        self._registering = asyncio.Lock()
         self._holders: dict[Holder, asyncio.Task[None]] = {}
         self._announcements: Subscription | None = None
 
@@ -60,9 +61,13 @@ class Worker:
 
     async def register(self, registration: Registration) -> None:
         """Serve a type; a second registration of its name replaces the first for new deliveries."""
-        known = registration.type in self._types
+        async with self._registering:
+            await self._register(registration)
+
+    async def _register(self, registration: Registration) -> None:
+        known = self._pulling.get(registration.type)
         self._types[registration.type] = registration
-        if known and not self._pulling[registration.type].done():
+        if known is not None and not known.done():
             return
         durable = f"w-{registration.type}"
         ack_wait = await self._loops.service.ensure_consumer(
