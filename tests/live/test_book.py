@@ -29,12 +29,12 @@ def test_a_script_starts_a_run_and_waits(book):
 
 def test_a_thread_starts_a_run_and_waits(book):
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(book.start(greeter(), "hi").wait(20))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: answers.append(book.start(greeter(), "hi").wait(20))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == [HELLO] * 4
+    assert answers == [HELLO] * 8
 
 
 @pytest.mark.anyio
