@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from pydantic import JsonValue, TypeAdapter
 
 from agentbook import codec
-from agentbook.authoring import Agent
-from agentbook.errors import LoopBound
+from agentbook.authoring import Agent, Tool
+from agentbook.errors import LoopBound, OutcomeUnknown
 from agentbook.journal.calls import ToolCall
 from agentbook.journal.handle import Execution, ToolFunction
 from agentbook.journal.outcome import ToolOutcome
@@ -77,7 +78,24 @@ def _execution(agent: Agent, name: str, value: JsonValue, call_id: str) -> Execu
     if wanted is None:
         # Nothing runs for an unknown name, so the call is safe; the model reads the error.
         return Execution(call, "safe", _unknown(agent))
-    return Execution(call, wanted.replay, lambda bound: wanted.run(bound.input, bound))
+    return Execution(call, wanted.replay, _contained(wanted))
+
+
+def _contained(wanted: Tool[..., object]) -> ToolFunction:
+    """Runs a tool so that a `CancelledError` of its own ends its call, not the turn."""
+
+    async def run(call: ToolCall) -> object:
+        try:
+            return await wanted.run(call.input, call)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            if wanted.replay == "unsafe":
+                raise OutcomeUnknown(f"{wanted.name} was cancelled from within: it may have happened") from error
+            raise RuntimeError("the tool raised CancelledError") from error
+
+    return run
 
 
 def _unknown(agent: Agent) -> ToolFunction:
