@@ -34,6 +34,7 @@ SEAMS: dict[str, str] = {
     "after_intent": "the intent is stored, the tool has not started",
     "inside_tool": "the tool's effect has happened, its result is not stored",
     "after_result": "the tool's result is stored",
+    "after_spill": "a large value is in the object store, its record is not stored",
     "after_commit": "the commit is stored, its event is not published",
     "after_event": "the commit's event is published, the task is not acknowledged",
     "after_save": "the engine saved the run, its dispatch is not published",

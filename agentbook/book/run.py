@@ -20,9 +20,11 @@ from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
 from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
-from agentbook.journal.check import CheckReport, check
+from agentbook.journal.audit import audit
+from agentbook.journal.check import CheckReport
 from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
+from agentbook.journal.spill import filled
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot
 from agentbook.views.draw import draw
@@ -217,11 +219,7 @@ class Run:
         # The snapshot first: the journal may then be ahead of it, never behind.
         snapshot = await self._load()
         reports = [
-            check(
-                await read_journal(self.book.connection, self.id, name),
-                turns=step.turns,
-                settled=snapshot.status == "completed",
-            )
+            await audit(self.book.connection, self.id, name, turns=step.turns, settled=snapshot.status == "completed")
             for name, step in snapshot.steps.items()
         ]
         violations = tuple(violation for report in reports for violation in report.violations)
@@ -242,7 +240,7 @@ class Run:
 
     async def _final_output(self, seq: int | None) -> object:
         stored = await self.book.connection.at(JOURNAL, seq) if seq is not None else None
-        record = decode(stored.data, stored.seq) if stored else None
+        record = await filled(self.book.connection, decode(stored.data, stored.seq)) if stored else None
         if not isinstance(record, Commit):
             raise JournalTruncated(f"the commit that ended run {self.id} (record {seq}) is gone")
         return codec.decode(record.output)

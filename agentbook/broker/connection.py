@@ -10,6 +10,7 @@ from typing import cast
 from agentbook.broker import pull as pulling
 from agentbook.broker import read as reading
 from agentbook.broker.api import Api, Json
+from agentbook.broker.blobs import Blobs
 from agentbook.broker.folder import Folder
 from agentbook.broker.follow import follow
 from agentbook.broker.handshake import check_server, check_tls, refusal
@@ -188,6 +189,15 @@ class Connection:
         return reading.pages(
             self._wire, self.api, self.names.stream(stream), subject, start, upto, self.settings.append_deadline
         )
+
+    def pages(self, stream: str, subject: str) -> AsyncIterator[Stored]:
+        """What a subject of a stream holds now; the stream by its full name."""
+        return reading.pages(self._wire, self.api, stream, subject, 1, None, self.settings.append_deadline)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The object store."""
+        return Blobs(self)
 
     def follow(self, stream: str, subject: str, *, start: int = 1) -> AsyncIterator[Stored]:
         """Messages of a subject as they come, over restarts; never one twice or out of order.

@@ -33,8 +33,9 @@ from agentbook.errors import (
 )
 from agentbook.journal.fold import Fold
 from agentbook.journal.instants import now
-from agentbook.journal.memo import Memo
+from agentbook.journal.memo import Memo, memo_name
 from agentbook.journal.records import Claim, Purged, Record, Resolution, decode
+from agentbook.journal.spill import spill, store
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,18 @@ class Place:
 
 @dataclass(slots=True)
 class _Pending:
-    """A record that was sent, and whose fate is not known yet."""
+    """A record that was sent, and whose fate is not known yet.
+
+    Attributes:
+        n: its number within the claim.
+        data: what is stored.
+        whole: the same with its large values in place.
+        what: whose record it is, for errors.
+    """
 
     n: int
     data: bytes
+    whole: bytes
     what: str
 
 
@@ -143,14 +152,21 @@ class Writer:
         fold = self.fold
         if fold.unremembered <= fold.memo_size:
             return
-        data = Memo(fold.upto, self.claim, self._next - 1, fold).encode()
+        found = Memo(fold.upto, self.claim, self._next - 1, fold)
+        data = found.encode()
         fold.memo_size = len(data)
-        if fold.unremembered <= len(data) or len(data) > self._connection.max_payload // 2:
+        if fold.unremembered <= len(data):
             return
+        place = self.place
         try:
-            await self._connection.publish(self._connection.names.memo(self.place.run, self.place.step), data)
-        except PublishError as error:
-            log.debug("no memo of run %s: %s", self.place.run, error)
+            if len(data) > self._connection.max_payload // 2:
+                blob = await store(
+                    self._connection, place.run, found.encode_fold(), "a memo", name=memo_name(place.step)
+                )
+                data = found.encode(blob)
+            await self._connection.publish(self._connection.names.memo(place.run, place.step), data)
+        except (PublishError, PayloadTooLarge, JournalUnavailable) as error:
+            log.debug("no memo of run %s: %s", place.run, error)
             return
         fold.unremembered = 0
 
@@ -167,7 +183,9 @@ class Writer:
             run=place.run, step=place.step, iteration=place.iteration, attempt=place.attempt,
             claim=self.claim, n=self._next, at=now(),
         )  # fmt: skip
-        self._pending = _Pending(self._next, stamped.encode(), what)
+        whole = stamped.encode()
+        data = await spill(self._connection, place.run, whole, what)
+        self._pending = _Pending(self._next, data, whole, what)
         return await self._decide(self._pending)
 
     async def _decide(self, pending: _Pending) -> Record:
@@ -178,7 +196,7 @@ class Writer:
             raise
         self._pending = None
         self._next = pending.n + 1
-        stored = decode(pending.data, seq)
+        stored = decode(pending.whole, seq)
         self.fold.add(stored, len(pending.data))
         return stored
 

@@ -34,6 +34,8 @@ from agentbook.journal.records import (
 from agentbook.journal.state import store
 from agentbook.seams import seam
 
+_ERROR_CHARACTERS = 16_384
+
 ToolFunction = Callable[[ToolCall], Awaitable[object]]
 
 
@@ -366,11 +368,15 @@ class Journal:
 
 def error_info(error: BaseException) -> ErrorInfo:
     """An exception as it is stored."""
-    return ErrorInfo(
-        type=type(error).__name__,
-        message=str(error),
-        traceback="".join(traceback.format_exception(error, limit=-8)),
-    )
+    trace = "".join(traceback.format_exception(error, limit=-8))
+    return ErrorInfo(type=type(error).__name__, message=_cut_text(str(error)), traceback=_cut_text(trace))
+
+
+def _cut_text(text: str) -> str:
+    """A text short enough for a record; what is left out is said. No lone surrogates: JSON cannot carry them."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    left = len(text) - _ERROR_CHARACTERS
+    return text if left <= 0 else f"{text[:_ERROR_CHARACTERS]} … ({left:,} more characters)"
 
 
 def _as_resolved(past: replay.PastCall) -> ToolResult:

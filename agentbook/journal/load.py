@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import cast
+
+from pydantic_core import from_json
 
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL, MEMO
@@ -11,7 +14,8 @@ from agentbook.broker.outcomes import ShortRead, Stored
 from agentbook.errors import JournalTruncated, RunEnded
 from agentbook.journal import memo
 from agentbook.journal.fold import Fold
-from agentbook.journal.records import Purged, Record, decode
+from agentbook.journal.records import Commit, Purged, Record, decode
+from agentbook.journal.spill import fetch, filled, is_blob
 
 _CACHED_FOLDS = 256
 
@@ -72,7 +76,7 @@ async def load(connection: Connection, run: str, step: str, head: int | None, ca
     cached = cache.take(run, step, tail.seq)
     if cached is not None:
         return cached
-    fold = await _from_memo(connection, subject, remembered, tail)
+    fold = await _from_memo(connection, subject, run, step, remembered, tail)
     return fold if fold is not None else await _from_head(connection, subject, run, tail, head)
 
 
@@ -89,26 +93,42 @@ async def read_journal(connection: Connection, run: str, step: str, *, start: in
     return [decode(stored.data, stored.seq) for stored in await _read(connection, subject, tail, start)]
 
 
-async def _from_memo(connection: Connection, subject: str, remembered: Stored | None, tail: Stored) -> Fold | None:
+async def _from_memo(
+    connection: Connection, subject: str, run: str, step: str, remembered: Stored | None, tail: Stored
+) -> Fold | None:
     """The memo's fold and what came after it; None if the journal holds another record where the memo ends."""
-    if remembered is None:
-        return None
-    found = memo.decode(remembered.data)
+    found = await read_memo(connection, run, step, remembered)
     if found is None or found.upto > tail.seq:
         return None
     rest = await _read(connection, subject, tail, found.upto)
     last = decode(rest[0].data, rest[0].seq)
     if (last.seq, last.claim, last.n) != (found.upto, found.claim, found.n):
         return None
-    found.fold.memo_size = len(remembered.data)
-    _add(found.fold, rest[1:])
+    await _add(connection, found.fold, rest[1:])
     return found.fold
+
+
+async def read_memo(connection: Connection, run: str, step: str, remembered: Stored | None) -> memo.Memo | None:
+    """A stored memo with its fold; None if there is none that can be read."""
+    stored = memo.parse(remembered.data) if remembered is not None else None
+    if remembered is None or stored is None:
+        return None
+    if is_blob(stored["fold"]):
+        try:
+            blob = cast("dict[str, object]", stored["fold"])
+            stored["fold"] = from_json(await fetch(connection, run, blob, name=memo.memo_name(step)))
+        except JournalTruncated:
+            return None  # a newer memo has taken its place, or none is there: read the journal instead
+    found = memo.build(stored)
+    if found is not None:
+        found.fold.memo_size = len(remembered.data)
+    return found
 
 
 async def _from_head(connection: Connection, subject: str, run: str, tail: Stored, head: int | None) -> Fold:
     stored = await _read(connection, subject, tail, head or 1)
     fold = Fold()
-    _add(fold, stored)
+    await _add(connection, fold, stored)
     first = stored[0].seq
     named = head if head is not None else fold.holder.head if fold.holder else None
     if (named is not None and named != first) or fold.holder is None:
@@ -119,9 +139,20 @@ async def _from_head(connection: Connection, subject: str, run: str, tail: Store
     return fold
 
 
-def _add(fold: Fold, stored: list[Stored]) -> None:
-    for message in stored:
-        fold.add(decode(message.data, message.seq), len(message.data))
+async def _add(connection: Connection, fold: Fold, stored: list[Stored]) -> None:
+    """Fold records, with the large values of those that still matter."""
+    records = [decode(message.data, message.seq) for message in stored]
+    commits = [record for record in records if isinstance(record, Commit) and record.advancing]
+    last = commits[-1] if commits else None
+    full = (last.snapshot or last.seq) if last is not None else 0
+    done = last.iteration if last is not None else -1
+    for record, message in zip(records, stored, strict=True):
+        if isinstance(record, Commit) and record.seq < full:
+            # A later full state stands for it.
+            record = record.model_copy(update={"state": None, "snapshot": None})
+        elif record.iteration > done or isinstance(record, Commit):
+            record = await filled(connection, record)
+        fold.add(record, len(message.data))
 
 
 async def _read(connection: Connection, subject: str, tail: Stored, start: int) -> list[Stored]:

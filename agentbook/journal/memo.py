@@ -12,6 +12,7 @@ from typing import cast
 
 from pydantic_core import from_json, to_json
 
+from agentbook.errors import JournalError
 from agentbook.journal.fold import Fold, PastAttempt, PastCall
 from agentbook.journal.records import (
     Claim,
@@ -47,20 +48,37 @@ class Memo:
     n: int
     fold: Fold
 
-    def encode(self) -> bytes:
-        """The memo as it is stored."""
-        return to_json({"v": VERSION, "upto": self.upto, "claim": self.claim, "n": self.n, "fold": _dump(self.fold)})
+    def encode(self, blob: Json | None = None) -> bytes:
+        """The memo as it is stored.
+
+        Args:
+            blob: where its fold lies in the object store, if it is too large for a message.
+        """
+        fold = _dump(self.fold) if blob is None else {"$blob": blob}
+        return to_json({"v": VERSION, "upto": self.upto, "claim": self.claim, "n": self.n, "fold": fold})
+
+    def encode_fold(self) -> bytes:
+        """The fold alone, for the object store."""
+        return to_json(_dump(self.fold))
 
 
-def decode(data: bytes) -> Memo | None:
-    """Read a memo; None if it is of another version or cannot be read: it is only a cache."""
+def memo_name(step: str) -> str:
+    """The name of a large memo among the objects of its run."""
+    return f"memo.{step}"
+
+
+def parse(data: bytes) -> Json | None:
+    """A memo's fields; None if it is of another version."""
+    stored = cast("Json", from_json(data))
+    return stored if stored.get("v") == VERSION else None
+
+
+def build(stored: Json) -> Memo | None:
+    """A memo from its fields; None if it cannot be read: it is only a cache."""
     try:
-        stored = cast("Json", from_json(data))
-        if stored["v"] != VERSION:
-            return None
         fold = _load(cast("Json", stored["fold"]))
         return Memo(cast("int", stored["upto"]), cast("str", stored["claim"]), cast("int", stored["n"]), fold)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (JournalError, KeyError, TypeError, AttributeError):
         return None
 
 

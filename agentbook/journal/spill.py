@@ -1,0 +1,106 @@
+"""Large values lie in the object store; their records hold the digest (JOURNAL.md, Where it lives)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import cast
+
+from pydantic_core import from_json, to_json
+
+from agentbook.broker.connection import Connection
+from agentbook.broker.outcomes import StreamFull, Undecided
+from agentbook.errors import JournalTruncated, JournalUnavailable, PayloadTooLarge
+from agentbook.journal.records import Record, from_fields
+from agentbook.seams import seam
+
+INLINE_BYTES = 256 * 1024
+"""A record larger than this, or than half of what the server accepts, is made smaller by spilling."""
+
+FIELDS = ("response", "output", "input", "state", "content", "value")
+"""Fields whose value may lie in the object store."""
+
+Json = dict[str, object]
+
+
+def is_blob(value: object) -> bool:
+    """True for a value that stands for one in the object store. The codec escapes keys that begin with ``$``."""
+    return isinstance(value, dict) and set(cast("Json", value)) == {"$blob"}
+
+
+async def spill(connection: Connection, run: str, data: bytes, what: str) -> bytes:
+    """Put a record's largest values into the object store until the rest is small enough.
+
+    Args:
+        data: the record, encoded.
+        what: whose record it is, for the text of an error.
+
+    Returns:
+        The record with references in place of what was stored.
+
+    Raises:
+        PayloadTooLarge: the object store has no room.
+        JournalUnavailable: the server did not decide before the append deadline.
+    """
+    limit = min(INLINE_BYTES, connection.max_payload // 2)
+    if len(data) <= limit:
+        return data
+    fields = cast("Json", from_json(data))
+    sizes = {name: len(to_json(fields[name])) for name in FIELDS if name in fields}
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if len(data) <= limit:
+            break
+        fields[name] = {"$blob": await store(connection, run, to_json(fields[name]), what)}
+        data = to_json(fields)
+    seam("after_spill", cast("int", fields["iteration"]))
+    return data
+
+
+async def store(connection: Connection, run: str, value: bytes, what: str, *, name: str | None = None) -> Json:
+    """Store one value, unless it is there already.
+
+    Args:
+        name: what to call it within the run; its digest if left out.
+
+    Returns:
+        What a record says of it. Raises as `spill`.
+    """
+    digest = hashlib.sha256(value).hexdigest()
+    place = f"{run}/{name or digest}"
+    try:
+        if name is not None or await connection.blobs.size(place) != len(value):
+            await connection.blobs.put(place, value)
+    except StreamFull as error:
+        room = f"{what} (the object store is full: {error})"
+        raise PayloadTooLarge(room, len(value), min(INLINE_BYTES, connection.max_payload // 2)) from None
+    except Undecided as error:
+        raise JournalUnavailable(f"the server did not decide {what} of run {run} in time: {error}") from None
+    return {"sha256": digest, "size": len(value)}
+
+
+async def fetch(connection: Connection, run: str, blob: Json, *, name: str | None = None) -> bytes:
+    """Read a value back and verify it; read once more before calling it missing.
+
+    Raises:
+        JournalTruncated: it is missing, or not what was stored.
+    """
+    reference = cast("Json", blob["$blob"])
+    place = f"{run}/{name or reference['sha256']}"
+    for _ in range(2):
+        data = await connection.blobs.get(place)
+        if data is not None and hashlib.sha256(data).hexdigest() == reference["sha256"]:
+            return data
+    raise JournalTruncated(
+        f"a value of run {run} ({reference['size']:,} bytes, object {place}) is missing from the object store or "
+        "damaged. The run cannot go on safely without it."
+    )
+
+
+async def filled(connection: Connection, record: Record) -> Record:
+    """A record with its values in place of references. Raises as `fetch`."""
+    spilled = [name for name in FIELDS if name in record.model_fields_set and is_blob(getattr(record, name))]
+    if not spilled:
+        return record
+    fields = cast("Json", from_json(record.encode()))
+    for name in spilled:
+        fields[name] = from_json(await fetch(connection, record.run, cast("Json", getattr(record, name))))
+    return from_fields(fields, record.seq)
