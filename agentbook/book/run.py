@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import sys
-import threading
 from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
@@ -16,6 +14,7 @@ from agentbook.book.display import show_live, static_bundle
 from agentbook.book.frame import frame
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import closed, refuse_on_our_loops
+from agentbook.book.stopping import stop_button
 from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
@@ -108,19 +107,20 @@ class Run:
 
     async def _awaited(self) -> object:
         future = asyncio.wrap_future(self.book.service.submit(self._output()))
-        try:
-            while not future.done():
-                # An interrupt lands only when the caller's loop next wakes, so it wakes often.
-                await asyncio.wait([future], timeout=_TICK_SECONDS)
-            if future.cancelled():
-                raise closed()
-            return future.result()
-        except asyncio.CancelledError:
-            if not _in_a_cell():
-                raise
-            raise KeyboardInterrupt(self._detached()) from None
-        finally:
-            future.cancel()
+        with stop_button() as pressed:
+            try:
+                while not future.done():
+                    # An interrupt lands only when the caller's loop next wakes, so it wakes often.
+                    await asyncio.wait([future], timeout=_TICK_SECONDS)
+                if future.cancelled():
+                    raise closed()
+                return future.result()
+            except asyncio.CancelledError:
+                if not pressed():
+                    raise
+                raise KeyboardInterrupt(self._detached()) from None
+            finally:
+                future.cancel()
 
     def _detached(self) -> str:
         return (
@@ -244,11 +244,6 @@ class Run:
         if not isinstance(record, Commit):
             raise JournalTruncated(f"the commit that ended run {self.id} (record {seq}) is gone")
         return codec.decode(record.output)
-
-
-def _in_a_cell() -> bool:
-    """True on a kernel's main thread, where a cancelled await is the stop button."""
-    return "ipykernel" in sys.modules and threading.current_thread() is threading.main_thread()
 
 
 def _usage(records: list[Record]) -> dict[str, float]:
