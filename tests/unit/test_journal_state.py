@@ -92,12 +92,15 @@ def test_a_state_is_restored_from_its_base_alone(data):
         ({"messages": [1], "n": 1}, {"messages": [1, 2, 3], "n": 1}, "/messages", [2, 3]),
         ({"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}, "/b", [2]),
         ([], [None], "", [None]),
+        ({"": [1], "a": 1}, {"": [1, 2], "a": 1}, "/", [2]),
+        ({"/a~1/": [1], "": 1}, {"/a~1/": [1, 2], "": 1}, "//a~1/", [2]),
     ],
 )
 def test_a_list_that_grew_is_stored_as_what_it_gained(old, new, at, gained):
     kept = store(old, new, base=7, snapshot=3, bytes_since=0)
     assert kept.state == {"base": 7, "at": at, "append": gained}
     assert kept.snapshot == 3
+    assert restore(old, Commit(action="continue", state=kept.state, snapshot=3, head=1)) == new
 
 
 @pytest.mark.parametrize(
