@@ -29,6 +29,7 @@ from agentbook.engine.start import start
 from agentbook.errors import ConfigError, RunNotFound, UsageError
 from agentbook.ids import check_any_run_id, check_run_id, new_run_id
 from agentbook.journal.instants import now
+from agentbook.journal.redact import Redactor
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot, StepSnapshot
 from agentbook.settings import Durability, Settings
@@ -63,6 +64,7 @@ class Book:
         self._closed = False
         self._closing = threading.Lock()
         self._registered: dict[str, Agent] = {}
+        self._redactor = Redactor(settings.secrets)
         self.service = Portal("agentbook-service")
         self.user = Portal("agentbook-user")
         try:
@@ -76,7 +78,7 @@ class Book:
     async def _open(self) -> None:
         self.connection = await connect(self.target, self.settings, provision=True)
         self._user_connection = await asyncio.wrap_future(self.user.submit(connect(self.target, self.settings)))
-        loops = Loops(self.connection, self._user_connection, self.user.loop)
+        loops = Loops(self.connection, self._user_connection, self.user.loop, self._redactor)
         self.worker = Worker(loops, self.settings, self.name)
         await self.worker.start()
         self.engine = Engine(self.connection, self.settings)
@@ -138,7 +140,7 @@ class Book:
             what="agent",
             type=what.name,
             code=what.code,
-            input=codec.encode(input, "input"),
+            input=self._redactor.value(codec.encode(input, "input")),
             created=now(),
             steps={"agent": StepSnapshot()},
         )
@@ -199,6 +201,18 @@ class Book:
         """
         self._check_open()
         return self.service.call(self._runs, status, label, limit)
+
+    def redact(self, value: str, name: str = "secret") -> None:
+        """Keep a text out of everything this book writes from now on; a mark takes its place.
+
+        Args:
+            value: the secret, at least 6 characters.
+            name: what the mark says.
+
+        Raises:
+            ConfigError: it is too short to be replaced.
+        """
+        self._redactor.add(value, name)
 
     def status(self) -> dict[str, object]:
         """The state of this book's parts, for people."""

@@ -35,6 +35,7 @@ from agentbook.journal.fold import Fold
 from agentbook.journal.instants import now
 from agentbook.journal.memo import Memo, memo_name
 from agentbook.journal.records import Claim, Purged, Record, Resolution, decode
+from agentbook.journal.redact import Redactor
 from agentbook.journal.spill import spill, store
 
 log = logging.getLogger(__name__)
@@ -76,11 +77,15 @@ class Writer:
 
     Attributes:
         fold: the fold of everything up to the writer's tail.
+        redactor: knows what must not be written.
         settled: the signal that ended this writer; it is raised again by every later append.
     """
 
-    def __init__(self, connection: Connection, place: Place, claim: str, fold: Fold, *, deadline: float) -> None:
+    def __init__(
+        self, connection: Connection, place: Place, claim: str, fold: Fold, *, deadline: float, redactor: Redactor
+    ) -> None:
         self.place = place
+        self.redactor = redactor
         self.claim = claim
         self.fold = fold
         self.settled: Signal | None = None
@@ -183,7 +188,7 @@ class Writer:
             run=place.run, step=place.step, iteration=place.iteration, attempt=place.attempt,
             claim=self.claim, n=self._next, at=now(),
         )  # fmt: skip
-        whole = stamped.encode()
+        whole = self.redactor.encoded(stamped.encode())
         data = await spill(self._connection, place.run, whole, what)
         self._pending = _Pending(self._next, data, whole, what)
         return await self._decide(self._pending)

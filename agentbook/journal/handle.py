@@ -241,9 +241,13 @@ class Journal:
             )
 
     def _ask(self, position: int, execution: Execution) -> replay.ToolAnswer:
-        call = execution.call
-        place, fold = self.writer.place, self.writer.fold
-        return replay.tool_call(fold, place.attempt, position, call.name, call.input, execution.replay)
+        name, attempt = execution.call.name, self.writer.place.attempt
+        value = self._recorded(execution.call)
+        return replay.tool_call(self.writer.fold, attempt, position, name, value, execution.replay)
+
+    def _recorded(self, call: ToolCall) -> JsonValue:
+        """A call's input as its intent holds it: a replay compares like with like."""
+        return self.writer.redactor.value(codec.encode(call.input, f"the input of {call.name}"))
 
     async def _tool(self, position: int, execution: Execution, answer: replay.ToolAnswer) -> ToolOutcome:
         call, name = execution.call, execution.call.name

@@ -16,6 +16,7 @@ from agentbook.journal.fold import Fold
 from agentbook.journal.handle import Journal
 from agentbook.journal.load import FoldCache, load
 from agentbook.journal.records import Claim, Commit, ErrorInfo, Interruption, Pause, ToolResult
+from agentbook.journal.redact import Redactor
 from agentbook.journal.replay import open_before
 from agentbook.seams import seam
 
@@ -57,12 +58,17 @@ class Limits:
 
 
 async def open_journal(
-    connection: Connection, holding: Holding, limits: Limits, cache: FoldCache | None = None
+    connection: Connection,
+    holding: Holding,
+    limits: Limits,
+    cache: FoldCache | None = None,
+    redactor: Redactor | None = None,
 ) -> Journal:
     """Claim a step's journal for one delivery.
 
     Args:
         cache: what this worker knows of journals it has just written.
+        redactor: knows what must not be written.
 
     Raises:
         Stale: a later iteration, attempt or dispatch is under way.
@@ -77,7 +83,9 @@ async def open_journal(
     while True:
         fold = await load(connection, place.run, place.step, holding.head, cache)
         _decide(holding, fold)
-        writer = Writer(connection, place, new_claim_id(), fold, deadline=limits.append_deadline)
+        writer = Writer(
+            connection, place, new_claim_id(), fold, deadline=limits.append_deadline, redactor=redactor or Redactor()
+        )
         seam("before_claim", place.iteration)
         try:
             await writer.append_claim(_claim(holding, fold))

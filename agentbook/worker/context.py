@@ -14,6 +14,7 @@ from agentbook.journal.handle import Journal, Moment, error_info
 from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits, open_journal
 from agentbook.journal.records import Commit, ErrorInfo, Pause, decode
+from agentbook.journal.redact import Redactor
 from agentbook.protocol.events import event_of
 from agentbook.protocol.store import store
 from agentbook.seams import seam
@@ -39,6 +40,7 @@ class TaskContext:
         input: object,  # noqa: A002 - the field's word for it (API.md)
         *,
         cache: FoldCache,
+        redactor: Redactor,
         observe: Callable[[Moment], None],
     ) -> None:
         place = holding.place
@@ -49,6 +51,7 @@ class TaskContext:
         self._holding = holding
         self._limits = limits
         self._cache = cache
+        self._redactor = redactor
         self._observe = observe
         self._journal: Journal | None = None
         self._state: JsonValue = None
@@ -76,7 +79,7 @@ class TaskContext:
         self._raise_signal()
         if self._journal is None:
             try:
-                journal = await open_journal(self._connection, self._holding, self._limits, self._cache)
+                journal = await open_journal(self._connection, self._holding, self._limits, self._cache, self._redactor)
             except (Committed, RestartLimit) as settled:
                 self.stop(settled)
                 await self._publish_again(settled.seq)

@@ -40,6 +40,7 @@ from agentbook.journal.instants import now
 from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits
 from agentbook.journal.records import Record, decode
+from agentbook.journal.redact import Redactor
 from agentbook.protocol import runs
 from agentbook.protocol.dispatch import Dispatch
 from agentbook.protocol.holder import Holder as Answer
@@ -66,12 +67,14 @@ class Loops:
     """The connections of the two loops (DESIGN.md): ours, and the one that runs user code.
 
     Attributes:
+        redactor: knows what must not be written.
         cache: what this worker knows of journals it has just written; the user loop's.
     """
 
     service: Connection
     user: Connection
     user_loop: asyncio.AbstractEventLoop
+    redactor: Redactor
     cache: FoldCache = field(default_factory=FoldCache)
 
 
@@ -163,6 +166,7 @@ class Holder:
             Limits(self._settings.append_deadline, self._settings.restart_limit, self._settings.max_calls),
             codec.decode(snapshot.input),
             cache=self._loops.cache,
+            redactor=self._loops.redactor,
             observe=self._observe,
         )
         self._context = context

@@ -39,7 +39,7 @@ class Step:
 
     def writer(self, claim, deadline=10.0):
         """A writer that has read nothing: it expects an empty subject."""
-        return Writer(self.connection, Place(self.run, "agent", 0, 1), claim, Fold(), deadline=deadline)
+        return Writer(self.connection, Place(self.run, "agent", 0, 1), claim, Fold(), deadline=deadline, redactor=Redactor())
 
     async def records(self):
         return await read_journal(self.connection, self.run, "agent")
