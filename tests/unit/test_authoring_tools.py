@@ -77,6 +77,11 @@ def test_a_bare_tool_decorator_explains_the_choice():
     assert len(str(caught.value).splitlines()) == 2
 
 
+def test_a_tool_decorator_on_no_function_says_so():
+    with pytest.raises(ConfigError, match="decorates a function, not 'charge'"):
+        tool("charge")
+
+
 class Order(BaseModel):
     number: int
 
@@ -283,6 +288,7 @@ def yields():
         (Adder(), "has no name of its own"),
         (charge, "declared twice"),
         (3, "decorates a function"),
+        (max, "no readable signature"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_clearly(function, text):
