@@ -177,7 +177,8 @@ class Holder:
             raise asyncio.CancelledError
         try:
             await self._guarded(context)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, RunCancelled):
+            # A handler that swallowed the cancellation ends by the signal of its next call.
             if self._signal is None:
                 raise
             if isinstance(self._signal, RunCancelled):
