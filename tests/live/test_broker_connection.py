@@ -318,6 +318,25 @@ def test_a_loop_that_ends_right_after_close_without_a_server_has_nothing_to_warn
     assert capfd.readouterr() == ("", "")
 
 
+async def test_close_waits_for_a_handler_that_ends_what_it_began(connection, server, settings):
+    mine = await connect(server.target, settings)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(message):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            ended.set()
+
+    await mine.subscribe("work", handler)
+    await mine.send("work", b"")
+    await begun.wait()
+    await mine.close()
+    assert ended.is_set()
+
+
 def test_a_loop_that_ends_right_after_close_has_nothing_to_warn_of(own_server, capfd):
     async def session():
         connection = await connect(own_server.target, own_server.settings, provision=True)

@@ -126,7 +126,7 @@ def test_killed_holders_give_their_leases_back_and_the_server_ends_after_the_gra
         one.kill()
         one.wait()
         wait_until(lambda: local.status(settings).leases == [two.pid])
-        assert alive(server)
+        stays(settings, server)
         two.kill()
         began = time.monotonic()
         wait_until(lambda: not alive(keeper))

@@ -209,10 +209,14 @@ async def test_follow_does_not_trust_a_consumer_whose_numbers_have_a_gap(connect
             if len(seen) == 2:
                 (name,) = (await connection.api.call(f"CONSUMER.NAMES.{stream}"))["consumers"]
                 config = (await connection.api.call(f"CONSUMER.INFO.{stream}.{name}"))["config"]
-                # As if the one between had been lost on the way.
-                skipping = f"$JS.ACK.{stream}.{name}.1.{written[-1] + 2}.4.1796077641725134435.0"
-                await connection._wire.publish(config["deliver_subject"], b"", skipping)
-                written += await fill(connection, subject, 2)
+                # The next one is lost on its way through the client.
+                subscriptions = connection._wire._client._subs
+                number = next(n for n, one in subscriptions.items() if one.subject == config["deliver_subject"])
+                deaf = subscriptions.pop(number)
+                written += await fill(connection, subject, 1)
+                await connection.subscribe("a.round.trip", print)
+                subscriptions[number] = deaf
+                written += await fill(connection, subject, 1)
             if len(seen) == 4:
                 break
     assert seen == written
