@@ -25,7 +25,7 @@ from agentbook.errors import *
 
 if TYPE_CHECKING:
     from agentbook.authoring import Agent, Tool, tool
-    from agentbook.book import Book, Run, current, open  # noqa: A004 - said as `agentbook.open`, like `gzip.open`
+    from agentbook.book import Book, Run, current, load, open  # noqa: A004 - said as `agentbook.open`, like `gzip.open`
     from agentbook.journal.calls import ToolCall
     from agentbook.models import ModelReply, ModelRequest, ScriptedModel
     from agentbook.settings import Settings
@@ -42,8 +42,9 @@ __all__ = [
     "RunConflict", "RunEnded", "RunFailed", "RunHalted", "RunNotFound", "RunWaiting", "SagaAborted",
     "ScriptedModel", "ServerError", "ServerNotFound", "ServerTooOld", "Settings", "Settled", "Signal",
     "Sleeping", "Stale", "StoreUnavailable", "Tool", "ToolCall", "ToolError", "UsageError",
-    "ValueNotJournalable", "__version__", "current", "open", "tool",
+    "ValueNotJournalable", "__version__", "current", "load", "tool",
 ]  # fmt: skip
+# `open` is not among them: ``from agentbook import *`` must not hide the builtin.
 
 _HOME = {
     "Agent": "agentbook.authoring",
@@ -56,6 +57,7 @@ _HOME = {
     "Tool": "agentbook.authoring",
     "ToolCall": "agentbook.journal.calls",
     "current": "agentbook.book",
+    "load": "agentbook.book",
     "load_ipython_extension": "agentbook.notebook",
     "open": "agentbook.book",
     "tool": "agentbook.authoring",

@@ -24,13 +24,8 @@ def show_live(run: Run) -> None:
     """Show a run's live view.
 
     Raises:
-        NotImplementedError: no front end has one; IPython then asks for `static_bundle`.
+        NotImplementedError: no front end has one; IPython then asks for the run's static view.
     """
     if _show is None:
         raise NotImplementedError
     _show(run)
-
-
-def static_bundle(run: Run) -> Bundle:
-    """The timeline as it stands: what shows where no kernel runs."""
-    return dict(run.timeline._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage] - IPython's name for it

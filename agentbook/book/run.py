@@ -7,13 +7,15 @@ import concurrent.futures
 from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentbook import codec
-from agentbook.book.display import show_live, static_bundle
-from agentbook.book.frame import frame
+from agentbook.book.display import show_live
+from agentbook.book.files import write
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import closed, refuse_on_our_loops
+from agentbook.book.reading import Readable
 from agentbook.book.stopping import stop_button
 from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
@@ -23,23 +25,19 @@ from agentbook.journal.audit import audit
 from agentbook.journal.check import CheckReport
 from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
-from agentbook.journal.spill import filled
+from agentbook.journal.spill import fetch, filled, references
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot
-from agentbook.views.draw import draw
 from agentbook.views.facts import RunFacts
-from agentbook.views.graph import RunGraph
-from agentbook.views.timeline import Timeline, build
+from agentbook.views.timeline import build
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from agentbook.book.book import Book
 
 _TICK_SECONDS = 0.1
 
 
-class Run:
+class Run(Readable):
     """A started run, or one attached to. It stays valid after the run has ended.
 
     Every method works from a cell, a script and a thread; ``await run`` from any loop.
@@ -52,12 +50,6 @@ class Run:
     def __init__(self, book: Book, run_id: str) -> None:
         self.id = run_id
         self.book = book
-
-    def __repr__(self) -> str:
-        return f"<Run {self.id}>"
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        return static_bundle(self)
 
     def _ipython_display_(self) -> None:
         show_live(self)
@@ -133,7 +125,7 @@ class Run:
         output = self.wait()
         records = self.journal()
         counts = Counter(
-            chip.state for block in self._timeline(records).blocks for row in block.rows for chip in row.chips
+            chip.state for block in build(records, self._facts()).blocks for row in block.rows for chip in row.chips
         )
         return RunResult(
             output=output,
@@ -171,29 +163,29 @@ class Run:
         """
         return self.book.service.call(self._records, from_seq or 1)
 
-    def frame(self) -> pd.DataFrame:
-        """The records as a table, one row a record; see `agentbook.book.frame.frame` for its columns.
-
-        Raises:
-            MissingExtra: pandas is not installed.
-        """
-        return frame(self.journal())
-
     def check(self) -> CheckReport:
         """Audit the journal; the report is true when every rule holds."""
         return self.book.service.call(self._check)
 
-    @property
-    def timeline(self) -> Timeline:
-        """Who did what at which position, and what was replayed."""
-        return self._timeline(self.journal())
+    def export(self, path: str | Path) -> Path:
+        """Write the run to a file that `agentbook.load` reads without a server.
 
-    def graph(self) -> RunGraph:
-        """The graph of what really happened."""
-        return draw(self.timeline)
+        Args:
+            path: the file; it is replaced if it exists.
 
-    def _timeline(self, records: list[Record]) -> Timeline:
-        return build(records, self._facts())
+        Returns:
+            The file's path.
+
+        Raises:
+            JournalTruncated: a large value is gone.
+        """
+        path = Path(path)
+        snapshot, records, blobs = self.book.service.call(self._whole)
+        write(path, snapshot, records, blobs)
+        return path
+
+    def _all(self) -> list[Record]:
+        return self.journal()
 
     def _facts(self) -> RunFacts:
         snapshot = self._snapshot()
@@ -214,6 +206,15 @@ class Run:
         for step in snapshot.steps:
             found += await read_journal(self.book.connection, self.id, step, start=start)
         return sorted(found, key=lambda record: record.seq)
+
+    async def _whole(self) -> tuple[RunSnapshot, list[Record], dict[str, bytes]]:
+        snapshot = await self._load()
+        records = await self._records(1)
+        blobs: dict[str, bytes] = {}
+        for record in records:
+            for digest, name in references(record).items():
+                blobs[digest] = await fetch(self.book.connection, self.id, getattr(record, name))
+        return snapshot, records, blobs
 
     async def _check(self) -> CheckReport:
         # The snapshot first: the journal may then be ahead of it, never behind.

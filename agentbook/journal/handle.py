@@ -94,7 +94,14 @@ class Journal:
         """The state that the last commit of the step left; None before the first."""
         return self.writer.fold.state
 
-    async def model(self, request: Callable[[], Awaitable[object]], *, name: str = "model", digest: str = "") -> object:
+    async def model(
+        self,
+        request: Callable[[], Awaitable[object]],
+        *,
+        name: str = "model",
+        digest: str = "",
+        usage: Callable[[object], dict[str, JsonValue] | None] | None = None,
+    ) -> object:
         """The recorded response for the call at this position, or a new one.
 
         A request that raises records nothing.
@@ -103,6 +110,7 @@ class Journal:
             request: sends the request; called only if no response is recorded.
             name: the model's name.
             digest: the request's digest; another one on replay is no mismatch.
+            usage: reads from a response what it cost, as the provider counts.
 
         Returns:
             The response as it is stored, decoded.
@@ -113,17 +121,24 @@ class Journal:
         """
         with self._using():
             position = self._take()
-            answer = replay.model_call(self.writer.fold, self.writer.place.attempt, position)
-            if isinstance(answer, replay.Recorded):
-                assert isinstance(answer.record, ModelResponse)
-                self._end(position, "model", answer.record.model, "replayed")
-                return codec.decode(answer.record.response)
+            past = replay.model_call(self.writer.fold, self.writer.place.attempt, position)
+            if isinstance(past, replay.Recorded):
+                assert isinstance(past.record, ModelResponse)
+                self._end(position, "model", past.record.model, "replayed")
+                return codec.decode(past.record.response)
             await self.writer.confirm_tail()
             self.observe(Moment(position, "model", name, "started"))
             begun = time.perf_counter()
-            response = codec.encode(await request(), "response")
+            answer = await request()
             record = await self.writer.append(
-                ModelResponse(position=position, model=name, request=digest, response=response, ms=_since(begun)),
+                ModelResponse(
+                    position=position,
+                    model=name,
+                    request=digest,
+                    response=codec.encode(answer, "response"),
+                    usage=usage(answer) if usage is not None else None,
+                    ms=_since(begun),
+                ),
                 what=f"the response of {name}",
             )
             assert isinstance(record, ModelResponse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import cast
 
 from pydantic_core import from_json, to_json
@@ -95,12 +96,31 @@ async def fetch(connection: Connection, run: str, blob: Json, *, name: str | Non
     )
 
 
+def references(record: Record) -> dict[str, str]:
+    """The digests of a record's large values, and the fields they belong to."""
+    found: dict[str, str] = {}
+    for name in FIELDS:
+        value = getattr(record, name, None) if name in record.model_fields_set else None
+        if is_blob(value):
+            found[str(cast("dict[str, Json]", value)["$blob"]["sha256"])] = name
+    return found
+
+
 async def filled(connection: Connection, record: Record) -> Record:
     """A record with its values in place of references. Raises as `fetch`."""
-    spilled = [name for name in FIELDS if name in record.model_fields_set and is_blob(getattr(record, name))]
-    if not spilled:
+    values = {
+        digest: await fetch(connection, record.run, cast("Json", getattr(record, name)))
+        for digest, name in references(record).items()
+    }
+    return filled_from(values, record)
+
+
+def filled_from(values: Mapping[str, bytes], record: Record) -> Record:
+    """The same with values that are here, by digest."""
+    wanted = references(record)
+    if not wanted:
         return record
     fields = cast("Json", from_json(record.encode()))
-    for name in spilled:
-        fields[name] = from_json(await fetch(connection, record.run, cast("Json", getattr(record, name))))
+    for digest, name in wanted.items():
+        fields[name] = from_json(values[digest])
     return from_fields(fields, record.seq)

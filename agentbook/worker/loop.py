@@ -32,10 +32,9 @@ async def agent_turn(ctx: TaskContext, agent: Agent) -> None:
     request = ModelRequest(system=agent.instructions, messages=messages, tools=agent.specs())
 
     async def ask() -> JsonValue:
-        reply = await agent.model.respond(request)
-        return cast("JsonValue", reply.model_dump(mode="json"))
+        return cast("JsonValue", (await agent.model.respond(request)).model_dump(mode="json"))
 
-    response = await journal.model(ask, name=agent.model.name, digest=request.digest)
+    response = await journal.model(ask, name=agent.model.name, digest=request.digest, usage=_usage)
     reply = ModelReply.model_validate(response)
     messages.append(AssistantMessage(text=reply.text, tool_calls=reply.tool_calls))
     if reply.final:
@@ -49,6 +48,10 @@ async def agent_turn(ctx: TaskContext, agent: Agent) -> None:
         messages.append(_answer(wanted.id, outcome))
     ctx.checkpoint(_state(messages))
     await ctx.continue_()
+
+
+def _usage(response: object) -> dict[str, JsonValue] | None:
+    return ModelReply.model_validate(response).usage
 
 
 def _conversation(state: object, given: object) -> list[Message]:

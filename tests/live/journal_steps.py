@@ -12,6 +12,7 @@ from agentbook.journal.check import check
 from agentbook.journal.fold import Fold
 from agentbook.journal.load import read_journal
 from agentbook.journal.open import Holding, Limits, open_journal
+from agentbook.journal.redact import Redactor
 
 LIMITS = Limits(append_deadline=10.0)
 _runs = itertools.count()
@@ -39,7 +40,8 @@ class Step:
 
     def writer(self, claim, deadline=10.0):
         """A writer that has read nothing: it expects an empty subject."""
-        return Writer(self.connection, Place(self.run, "agent", 0, 1), claim, Fold(), deadline=deadline, redactor=Redactor())
+        place = Place(self.run, "agent", 0, 1)
+        return Writer(self.connection, place, claim, Fold(), deadline=deadline, redactor=Redactor())
 
     async def records(self):
         return await read_journal(self.connection, self.run, "agent")

@@ -11,7 +11,7 @@ import agentbook
 from agentbook import errors
 
 EXPORTED = {
-    "opening a book": ["Book", "Run", "Settings", "current", "open"],
+    "opening a book": ["Book", "Run", "Settings", "current", "load", "open"],
     "authoring": ["Agent", "ModelReply", "ModelRequest", "ScriptedModel", "Tool", "ToolCall", "tool"],
     "errors": [
         "AgentbookError", "AlreadyResolved", "BudgetExceeded", "CallLimit", "ConcurrentUse", "ConfigError",
