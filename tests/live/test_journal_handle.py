@@ -7,7 +7,7 @@ import pytest
 from live.journal_steps import Step, outcome, through_proxy
 
 from agentbook.broker.connection import connect
-from agentbook.errors import CallLimit, ConcurrentUse, Fenced, OutcomeUnknown, ReplayMismatch, ToolError
+from agentbook.errors import CallLimit, ConcurrentUse, Fenced, OutcomeUnknown, ReplayMismatch, RunCancelled, ToolError
 from agentbook.journal.calls import ToolCall
 from agentbook.journal.handle import Execution
 from agentbook.journal.open import Limits
@@ -120,6 +120,24 @@ async def test_f12_a_fence_sticks_even_if_code_swallows_it(step, effects):
     assert isinstance(signals[0], Fenced)
     assert all(signal is signals[0] for signal in signals)
     assert (effects.requests, effects.starts) == (0, [])
+
+
+async def test_a_stopped_handle_hands_out_nothing_more_not_even_what_is_recorded(step, effects):
+    first = await step.open()
+    await first.model(effects.answer)
+    await first.tool(ToolCall("charge"), "unsafe", effects.run)
+    journal = await step.open(delivery=2)
+    stopped = RunCancelled("cancelled")
+    journal.stop(stopped)
+    before = await step.records()
+    uses = [
+        lambda: journal.model(effects.answer),
+        lambda: journal.tool(ToolCall("charge"), "unsafe", effects.run),
+        lambda: journal.commit("complete", state=None),
+        lambda: journal.pause("requested"),
+    ]
+    assert [await outcome(use()) for use in uses] == [stopped] * 4
+    assert await step.records() == before
 
 
 async def test_f12_a_fence_swallowed_in_a_tool_still_ends_the_turn(step, effects):

@@ -314,6 +314,13 @@ def test_a_state_that_names_another_full_state():
     only(records, "state builds on the last commit", 7, 5)
 
 
+@pytest.mark.parametrize("seq", [1, 2])
+def test_a_sequence_that_does_not_follow_the_one_before(seq):
+    records = journal(*TURN[:3])
+    records[2] = renumbered(records[2], seq=seq)
+    only(records, "ascending sequences", seq, 2)
+
+
 def test_a_claim_that_names_another_commit():
     only(journal(*TURN, ("b", claim(prev=4), 1)), "claims name the last commit", 6, 5)
 
