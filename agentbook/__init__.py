@@ -25,7 +25,8 @@ from agentbook.errors import *
 
 if TYPE_CHECKING:
     from agentbook.authoring import Agent, Tool, tool
-    from agentbook.book import Book, Run, current, load, open  # noqa: A004 - said as `agentbook.open`, like `gzip.open`
+    from agentbook.book import Book, Run, current, load
+    from agentbook.book import open as open  # noqa: A004 - said as `agentbook.open`, like `gzip.open`
     from agentbook.journal.calls import ToolCall
     from agentbook.models import ModelReply, ModelRequest, ScriptedModel
     from agentbook.settings import Settings

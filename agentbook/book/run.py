@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from agentbook import codec
 from agentbook.book.display import show_live
 from agentbook.book.files import write
+from agentbook.book.following import records as following
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import closed, refuse_on_our_loops
 from agentbook.book.reading import Readable
@@ -155,12 +156,26 @@ class Run(Readable):
         """Begin the halted turn again, as a new attempt: safe calls run again, unsafe ones do not."""
         self.book.service.call(control.retry, self.book.connection, self.id)
 
-    def journal(self, from_seq: int | None = None) -> list[Record]:
-        """The run's records, in order.
+    @overload
+    def journal(self, from_seq: int | None = None, follow: Literal[False] = False) -> list[Record]: ...
+
+    @overload
+    def journal(self, from_seq: int | None = None, *, follow: Literal[True]) -> AsyncGenerator[Record, None]: ...
+
+    def journal(self, from_seq: int | None = None, follow: bool = False) -> list[Record] | AsyncGenerator[Record, None]:
+        """The run's records, in order; large values as references.
 
         Args:
             from_seq: the first sequence wanted; None for all.
+            follow: give an async iterator instead, which yields each record as it comes, and ends
+                when the run has ended. It never misses or repeats one, over a restart of the server too.
+
+        Example:
+            >>> async for record in run.journal(follow=True):  # doctest: +SKIP
+            ...     print(record.seq, record.kind)
         """
+        if follow:
+            return following(self.book, self.id, from_seq or 1)
         return self.book.service.call(self._records, from_seq or 1)
 
     def check(self) -> CheckReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
 from agentbook.broker import pull as pulling
@@ -199,7 +199,7 @@ class Connection:
         """The object store."""
         return Blobs(self)
 
-    def follow(self, stream: str, subject: str, *, start: int = 1) -> AsyncIterator[Stored]:
+    def follow(self, stream: str, subject: str, *, start: int = 1) -> AsyncGenerator[Stored, None]:
         """Messages of a subject as they come, over restarts; never one twice or out of order.
 
         Close the iterator (`contextlib.aclosing`) to delete its consumer at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from agentbook.broker.api import Api, Json
 from agentbook.broker.outcomes import ApiError, Stored, Undecided
@@ -16,7 +16,7 @@ _HEARTBEAT = 5.0
 _INACTIVE = 30.0
 
 
-async def follow(wire: Wire, api: Api, stream: str, subject: str, start: int, prefix: str) -> AsyncIterator[Stored]:
+async def follow(wire: Wire, api: Api, stream: str, subject: str, start: int, prefix: str) -> AsyncGenerator[Stored, None]:
     """Messages of a subject from sequence `start` on, as they come.
 
     One ephemeral ordered consumer at a time. It lives in the server's memory, so a dropped
@@ -65,7 +65,7 @@ async def _create(api: Api, stream: str, name: str, subject: str, start: int, in
     await api.once(f"CONSUMER.CREATE.{stream}.{name}.{subject}", body)
 
 
-async def _deliveries(wire: Wire, inbox: Inbox) -> AsyncIterator[Stored]:
+async def _deliveries(wire: Wire, inbox: Inbox) -> AsyncGenerator[Stored, None]:
     """What one consumer delivers; ends when it can no longer be trusted to be complete."""
     expected = 1
     while True:
