@@ -69,10 +69,11 @@ class Kernel:
         file = str(self.folder / f"kernel-{time.monotonic_ns()}.json")
         _, ports = write_connection_file(file, ip="127.0.0.1", key=key)
         # A session of its own, as Jupyter starts it: an interrupt goes to the whole group.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ipykernel_launcher", "-f", file, "--colors=nocolor"],
-            cwd=self.folder, env=self._environment, start_new_session=True,
-        )  # fmt: skip
+        with (self.folder / "kernel.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ipykernel_launcher", "-f", file, "--colors=nocolor"],
+                cwd=self.folder, env=self._environment, start_new_session=True, stdout=log, stderr=log,
+            )  # fmt: skip
         self._session = Session(key=key)
         self._context = zmq.Context()
         self._shell = self._context.socket(zmq.DEALER)

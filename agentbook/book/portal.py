@@ -99,9 +99,14 @@ class Portal:
             self.loop.close()
 
 
+def on_our_loops() -> bool:
+    """True on the threads of the loops: where no cell and no script runs."""
+    return getattr(_here, "portal", None) is not None
+
+
 def refuse_on_our_loops(name: str) -> None:
     """Say what to do where a synchronous call would wait for the very loop it blocks."""
-    if getattr(_here, "portal", None) is not None:
+    if on_our_loops():
         raise UsageError(
             f"{name} waits, and it was called inside a tool, a handler or a model: that would block the loop it "
             "waits for. Write `await asyncio.to_thread(book.…)` there, or make the tool a plain function."

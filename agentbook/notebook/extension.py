@@ -27,7 +27,7 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(AgentbookMagics)
     shell.input_transformers_post.append(await_magics)
     display.show_runs_with(show)
-    capture(shell)
+    capture()
 
 
 def unload(shell: InteractiveShell) -> None:

@@ -16,6 +16,7 @@ from agentbook.book import Book, Run
 from agentbook.broker import local
 from agentbook.errors import AgentbookError, RunConflict
 from agentbook.notebook.arguments import Arguments
+from agentbook.notebook.printing import printed
 from agentbook.notebook.views import show
 from agentbook.protocol.snapshot import TERMINAL
 
@@ -72,6 +73,8 @@ class AgentbookMagics(Magics):
         if given.action == "status":
             for name, value in book.status().items():
                 print(f"{name:<11} {value}")  # noqa: T201 - it is what the magic is for
+            if heard := printed():
+                print(f"\nwhat models printed, and warnings:\n{heard}")  # noqa: T201
             return None
         book.close()
         if book.embedded:

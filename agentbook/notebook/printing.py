@@ -1,58 +1,72 @@
-"""What a tool prints belongs to its run, never to whatever cell ran last (NOTEBOOK.md, Kernel)."""
+"""What a run says belongs to the run, never to whatever cell ran last (NOTEBOOK.md, Kernel)."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable
+from typing import TextIO, cast
 
 from agentbook.authoring.running import running_call
-
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+from agentbook.book.portal import on_our_loops
 
 _KEPT = 200
 
-Heard = Callable[[str, int, str], None]
+NO_RUN = ""
+"""Where the words are kept that no tool said: a model's, or a warning of our own."""
 
-_printed: dict[str, deque[tuple[int, str]]] = {}
+_kept: dict[str, deque[str]] = {}
 
 
 class Router:
-    """A standard output that keeps apart what a running tool prints."""
+    """A standard stream that keeps apart what is said off the cells."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         call = running_call.get()
-        if call is None:
-            return self._stream.write(text)
-        _printed.setdefault(call.run, deque(maxlen=_KEPT)).append((call.position, text))
+        if call is None and not on_our_loops():
+            return self.stream.write(text)
+        _kept.setdefault(call.run if call else NO_RUN, deque(maxlen=_KEPT)).append(text)
         return len(text)
 
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
     def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
-
-    @property
-    def stream(self) -> TextIO:
-        """The stream beneath."""
-        return self._stream
+        return getattr(self.stream, name)
 
 
-def printed(run: str) -> str:
-    """What the tools of a run have printed in this kernel, the newest lines."""
-    return "".join(text for _, text in _printed.get(run, ()))
+def printed(run: str = NO_RUN) -> str:
+    """What the tools of a run have printed and logged in this kernel, the newest lines."""
+    return "".join(_kept.get(run, ()))
 
 
-def capture(shell: InteractiveShell) -> None:
-    """Begin to keep tool output apart."""
-    if not isinstance(sys.stdout, Router):
-        sys.stdout = Router(sys.stdout)  # pyright: ignore[reportAttributeAccessIssue] - it answers as the stream does
+def capture() -> None:
+    """Begin to keep apart what is said off the cells."""
+    for name in ("stdout", "stderr"):
+        stream: TextIO = getattr(sys, name)
+        if not isinstance(stream, Router):
+            _replace(name, stream, cast("TextIO", Router(stream)))
 
 
 def release() -> None:
-    """Give standard output back."""
-    if isinstance(sys.stdout, Router):
-        sys.stdout = sys.stdout.stream
+    """Let everything through again."""
+    for name in ("stdout", "stderr"):
+        router: object = getattr(sys, name)
+        if isinstance(router, Router):
+            _replace(name, cast("TextIO", router), router.stream)
+
+
+def _replace(name: str, old: TextIO, new: TextIO) -> None:
+    setattr(sys, name, new)
+    # A logging handler keeps the stream that it was made with.
+    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
+        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
+            if isinstance(handler, logging.StreamHandler):
+                kept = cast("logging.StreamHandler[TextIO]", handler)
+                if kept.stream is old:
+                    kept.setStream(new)
