@@ -189,6 +189,8 @@ async def _waited(run: Run) -> object:
     shown = show(run)
     try:
         return await run
+    except AgentbookError as error:
+        raise UsageError(str(error)) from None
     finally:
         if run.info.status in TERMINAL:
             # In this cell still: what comes after it is dropped by tools that execute notebooks.
