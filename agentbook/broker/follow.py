@@ -16,7 +16,9 @@ _HEARTBEAT = 5.0
 _INACTIVE = 30.0
 
 
-async def follow(wire: Wire, api: Api, stream: str, subject: str, start: int, prefix: str) -> AsyncGenerator[Stored, None]:
+async def follow(
+    wire: Wire, api: Api, stream: str, subject: str, start: int, prefix: str
+) -> AsyncGenerator[Stored, None]:
     """Messages of a subject from sequence `start` on, as they come.
 
     One ephemeral ordered consumer at a time. It lives in the server's memory, so a dropped
