@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from agentbook.errors import CallLimit, ConcurrentUse, OutcomeUnknown, PayloadTo
 from agentbook.journal import replay
 from agentbook.journal.append import Writer
 from agentbook.journal.calls import Binding, ToolCall
+from agentbook.journal.endings import as_resolved, cut, error_info
 from agentbook.journal.outcome import How, ToolOutcome, outcome_of
 from agentbook.journal.records import (
     Action,
@@ -33,8 +33,6 @@ from agentbook.journal.records import (
 )
 from agentbook.journal.state import store
 from agentbook.seams import seam
-
-_ERROR_CHARACTERS = 16_384
 
 ToolFunction = Callable[[ToolCall], Awaitable[object]]
 
@@ -251,7 +249,7 @@ class Journal:
                 continue
             await self.writer.append(
                 ToolResult.model_validate(
-                    {"position": call.position, "intent": intent.seq, **_cut(intent.replay, call.partial)}
+                    {"position": call.position, "intent": intent.seq, **cut(intent.replay, call.partial)}
                 )
             )
 
@@ -280,7 +278,7 @@ class Journal:
                 record = ToolResult(position=position, intent=intent, interrupted=interrupted)
                 return await self._store(name, record, "interrupted")
             case replay.Resolved(past):
-                return await self._store(name, _as_resolved(past), "resolved")
+                return await self._store(name, as_resolved(past), "resolved")
             case replay.RunAgain(key, intent) if intent is not None:
                 return await self._run(position, execution, key, intent, "re-ran")
             case replay.RunAgain(key, _) | replay.Live(key):
@@ -383,37 +381,6 @@ class Journal:
             raise
         finally:
             self._busy = False
-
-
-def error_info(error: BaseException) -> ErrorInfo:
-    """An exception as it is stored."""
-    trace = "".join(traceback.format_exception(error, limit=-8))
-    return ErrorInfo(type=type(error).__name__, message=_cut_text(str(error)), traceback=_cut_text(trace))
-
-
-def _cut_text(text: str) -> str:
-    """A text short enough for a record; what is left out is said. No lone surrogates: JSON cannot carry them."""
-    text = text.encode("utf-8", "backslashreplace").decode()
-    left = len(text) - _ERROR_CHARACTERS
-    return text if left <= 0 else f"{text[:_ERROR_CHARACTERS]} … ({left:,} more characters)"
-
-
-def _as_resolved(past: replay.PastCall) -> ToolResult:
-    resolution, intent = past.resolution, past.intent
-    assert resolution is not None
-    assert intent is not None
-    fields: dict[str, object] = {"position": past.position, "intent": intent.seq}
-    if resolution.outcome == "failed":
-        fields["error"] = resolution.error or ErrorInfo(type="Failed", message=f"said by {resolution.by}")
-    else:
-        fields["output"] = resolution.value
-    return ToolResult.model_validate(fields)
-
-
-def _cut(declared: Replay, partial: Sequence[JsonValue]) -> dict[str, object]:
-    if declared == "safe":
-        return {"error": ErrorInfo(type="Cancelled", message="the run was cancelled")}
-    return {"interrupted": Interruption(partial=list(partial), cause="cancelled")}
 
 
 def _since(begun: float) -> float:

@@ -10,7 +10,8 @@ from agentbook import codec
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
 from agentbook.errors import Committed, RestartLimit, RunCancelled, Signal, UsageError
-from agentbook.journal.handle import Journal, Moment, error_info
+from agentbook.journal.endings import error_info
+from agentbook.journal.handle import Journal, Moment
 from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits, open_journal
 from agentbook.journal.records import Commit, ErrorInfo, Pause, decode
