@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from pathlib import Path
 from agentbook import crashlab
 from agentbook.book import Book, Run
 from agentbook.book import open as open_book
-from agentbook.crashlab import Fault
+from agentbook.crashlab import Fault, HolderProcess
 from agentbook.demo.billing import EFFECTS_VARIABLE, Effect, agent, effects
 from agentbook.errors import AgentbookError
 from agentbook.journal.check import CheckReport
@@ -114,11 +116,23 @@ def _die(book: Book, fault: Fault, settings: Settings, tell: Tell) -> tuple[Run,
     ) as child:
         at = f"{fault.seam}{f' of {fault.tool}' if fault.tool else ''}"
         tell(f"Process {child.pid} works on run {RUN}; it will be killed (SIGKILL) at seam {at} …")
-        code = child.wait(_DEATH_SECONDS)
+        code = _death(child, book, at)
     if code != -signal.SIGKILL:
         raise AgentbookError(f"the first process ended with {code} and was not killed: the demo proves nothing")
     tell(f"Process {child.pid} is dead.")
     return book.get(RUN), code
+
+
+def _death(child: HolderProcess, book: Book, at: str) -> int:
+    """Wait until the process is dead; a run that ends first never came to its seam."""
+    end = time.monotonic() + _DEATH_SECONDS
+    while time.monotonic() < end:
+        try:
+            return child.wait(0.2)
+        except subprocess.TimeoutExpired:
+            if book.runs(status="completed"):
+                break
+    raise AgentbookError(f"the run never came to seam {at}, so nothing was killed: the demo proves nothing")
 
 
 def _judge(
