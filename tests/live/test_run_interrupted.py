@@ -1,0 +1,34 @@
+"""A wait that is given up at any moment takes nothing with it."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from agentbook.broker.connection import connect
+from agentbook.broker.names import RUNS
+
+pytestmark = [pytest.mark.live, pytest.mark.anyio]
+
+
+@pytest.mark.xfail(strict=True, reason="a flush that is given up ends nats-py's read loop: the connection stays deaf")
+async def test_a_subscription_that_is_cancelled_at_any_moment_leaves_the_connection_hearing(server, settings):
+    async def ignore(message):
+        pass
+
+    connection = await connect(server.target, settings, provision=True)
+    deaf = None
+    for moments in range(1, 40):
+        subscribing = asyncio.create_task(connection.subscribe(f"nothing.{moments}", ignore))
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        subscribing.cancel()
+        await asyncio.wait([subscribing])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                assert await connection.last(RUNS, connection.names.run("nobody")) is None
+                continue
+        deaf = moments
+        break
+    await connection.close()
+    assert deaf is None
