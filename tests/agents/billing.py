@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from agentbook import Agent, ScriptedModel, ToolCall, tool
 from agents.ledger import note, write_log
 
@@ -12,24 +14,29 @@ TOOLS = ("search", "refund", "notify")
 
 
 @tool(replay="safe")
-async def search(customer: str, *, call: ToolCall) -> list[int]:
+async def search(customer: str, *, call: ToolCall) -> str:
     """Find the orders of a customer."""
     note("tool", "search", call.key)
-    return [42]
+    return f"42{_bulk()}"
 
 
 @tool(replay="unsafe")
 async def refund(order: int, *, call: ToolCall) -> str:
     """Pay money back."""
     note("tool", "refund", call.key)
-    return "refunded"
+    return "refunded" + _bulk()
 
 
 @tool(replay="safe")
 async def notify(text: str, *, call: ToolCall) -> str:
     """Tell the customer."""
     note("tool", "notify", call.key)
-    return "sent"
+    return "sent" + _bulk()
+
+
+def _bulk() -> str:
+    """What makes a result too large for its record, if the test asks for it."""
+    return "." * int(os.environ.get("BULK", "0"))
 
 
 def _answer(request) -> str:

@@ -26,6 +26,7 @@ _TAIL = {
     "after_model": "model",
     "after_intent": "tool.intent",
     "inside_tool": "tool.intent",
+    "after_spill": "tool.intent",
     "after_result": "tool.result",
     "after_commit": "commit",
     "after_event": "commit",
@@ -87,7 +88,7 @@ def prove_inside(standing: Standing, seam: str, iteration: int, ledger) -> None:
     assert max((record.iteration for record in standing.records), default=-1) <= iteration
     assert [record.kind for record in turn][-1:] == ([] if _TAIL[seam] is None else [_TAIL[seam]])
     assert not standing.snapshot.ended
-    started = seam in ("inside_tool", "after_result", "after_commit", "after_event", "after_save")
+    started = seam in ("inside_tool", "after_spill", "after_result", "after_commit", "after_event", "after_save")
     assert ledger.count(billing.TOOLS[iteration]) == (1 if started else 0)
     step = standing.snapshot.steps["agent"]
     published = bool(turn) and turn[-1].seq in standing.events

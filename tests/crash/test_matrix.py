@@ -1,9 +1,10 @@
 """The crash matrix of one agent turn: each seam, killed or stalled, in a safe turn, the unsafe one and the one after.
 
 Real processes: the holder is a child that really gets the signal at the seam; this process
-takes the run over by the ack wait alone. All 54 cells occur: every turn of the matrix has a
-model call, a tool and a commit that is followed by another turn. The seam `after_save` of a
-run's start belongs to no turn; it has tests of its own below.
+takes the run over by the ack wait alone. All cells occur: every turn of the matrix has a model
+call, a tool, whose result is large where the seam needs it, and a commit that is followed by
+another turn. The seam `after_save` of a run's start belongs to no turn; it has tests of its
+own below.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from agentbook.seams import SEAMS
 pytestmark = [pytest.mark.crash, pytest.mark.live]
 
 TURNS = {0: "first", 1: "unsafe", 2: "after"}
-CUT = ("after_intent", "inside_tool")
+CUT = ("after_intent", "inside_tool", "after_spill")
 """Seams between a call's intent and its result: nobody can know whether it happened."""
 
 EXPIRED = pytest.mark.xfail(
     strict=True,
     reason="a delivery that expired while its process stood still fences the live holder that came after it",
 )
-SAME_TASK = ("before_claim", "after_claim", "after_model", "after_intent", "inside_tool", "after_result")
+SAME_TASK = ("before_claim", "after_claim", "after_model", "after_intent", "inside_tool", "after_spill", "after_result")
 """Seams whose task message the stalled holder and its successor have both been delivered."""
 
 
@@ -48,6 +49,14 @@ def ledger(tmp_path, monkeypatch):
     return Ledger(tmp_path / "ledger")
 
 
+@pytest.fixture
+def seam(request, monkeypatch):
+    """The cell's seam; at `after_spill` the tools return more than a record holds."""
+    if request.param == "after_spill":
+        monkeypatch.setenv("BULK", "300000")
+    return request.param
+
+
 def victim(settings, fault: Fault):
     """The process that starts the run, and to which the fault happens."""
     return crashlab.holder("agents.billing:agent", settings=settings, fault=fault, start=RUN, input="refund 42")
@@ -62,7 +71,7 @@ def assert_counts(ledger, seam: str, turn: int, *, woken: bool) -> None:
     """Every start there was, by name: no call twice but a safe one that was cut."""
     expected = {"clerk": 4, "search": 1, "refund": 1, "notify": 1}
     tool = billing.TOOLS[turn]
-    if seam == "inside_tool" and turn != 1:
+    if seam in ("inside_tool", "after_spill") and turn != 1:
         expected[tool] = 2
     if seam == "after_intent":
         # A woken holder may start the call whose intent it had stored, and no other.
@@ -75,7 +84,7 @@ def test_without_a_crash_the_agent_answers(book, ledger):
     assert_counts(ledger, "after_claim", 0, woken=False)
 
 
-@pytest.mark.parametrize(("seam", "turn"), cells())
+@pytest.mark.parametrize(("seam", "turn"), cells(), indirect=["seam"])
 def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
     agentbook_server, agentbook_settings, new_book, ledger, seam, turn
 ):
@@ -95,7 +104,7 @@ def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
     assert_counts(ledger, seam, turn, woken=False)
 
 
-@pytest.mark.parametrize(("seam", "turn"), cells(marked=SAME_TASK))
+@pytest.mark.parametrize(("seam", "turn"), cells(marked=SAME_TASK), indirect=["seam"])
 def test_a_stalled_holder_that_wakes_changes_nothing(
     agentbook_server, agentbook_settings, new_book, ledger, seam, turn
 ):
