@@ -112,7 +112,6 @@ def test_equal_is_equality_of_json_values(a, b):
         ("0", "-0.0"),
         ('{"a":1,"b":[2.0]}', '{ "b" : [ 2 ], "a" : 1.0 }'),
         ("9007199254740992", "9007199254740992.0"),
-        ('"\\u00e9"', '"é"'),
     ],
 )
 def test_two_spellings_of_one_value_are_equal(a, b):

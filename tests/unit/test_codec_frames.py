@@ -98,7 +98,7 @@ def test_a_frame_comes_back_exactly(name):
             assert spelled(back.iloc[:, column].tolist()) == spelled(value.iloc[:, column].tolist())
 
 
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", [name for name, frame in FRAMES.items() if frame.shape[1]])
 def test_each_column_comes_back_as_a_series(name):
     for _, column in FRAMES[name].items():
         pd.testing.assert_series_equal(through_the_journal(column), column, check_exact=True)
