@@ -23,6 +23,9 @@ class TimelineWidget(anywidget.AnyWidget):
     """The live timeline of a run. Its view asks for a snapshot when it renders; deltas follow."""
 
     run = traitlets.Unicode().tag(sync=True)
+    # Declared here: anywidget drops a `_css` that is only passed to it.
+    _esm = traitlets.Unicode().tag(sync=True)
+    _css = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, handle: Run, live: LiveTimeline) -> None:
         super().__init__(_esm=module("timeline.js"), _css=stylesheet() + module("timeline.css"), run=handle.id)

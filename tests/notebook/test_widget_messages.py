@@ -44,6 +44,19 @@ def test_a_view_that_opens_gets_the_whole_timeline_and_every_word(kernel):
     assert answer["words"]["terms"]["fence"]
 
 
+def test_a_widget_brings_its_code_and_its_whole_style(kernel):
+    cell = start(kernel, "style")
+    kernel.open_gate("style")
+    (state,) = [
+        each.content["data"]["state"]
+        for each in kernel.heard
+        if each.kind == "comm_open" and each.content["comm_id"] == cell.widget
+    ]
+    assert "export default" in state["_esm"]
+    for part in ("ab-chip", "ab-open", "ab-toggle"):
+        assert part in state["_css"]
+
+
 def test_deltas_arrive_while_the_run_goes_on(kernel):
     cell = start(kernel, "deltas")
     comm = cell.widget
