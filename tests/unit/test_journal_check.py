@@ -1,6 +1,7 @@
 """JOURNAL.md, Check: correct histories are clean, and a journal that breaks one rule is reported by that rule."""
 
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -91,6 +92,7 @@ CLEAN = {
         *TURN[:3], ("b", claim()), ("b", result(3, interrupted=Interruption(cause="died"))), ("b", commit()),
     ],
     "an open intent under the newest claim": TURN[:3],
+    "an open intent that emits": [*TURN[:3], ("a", ToolPartial(intent=3, output=1))],
     "an open intent named by a pause": [
         *TURN[:3], ("a", Pause(reason="halt", subjects=[f"{RUN}.{STEP}.0.1"], head=HEAD)),
     ],
@@ -425,11 +427,13 @@ def test_a_break_anywhere_in_a_correct_history_is_found(rule):
     assert done > 10
 
 
-def test_ten_thousand_records_are_checked_in_a_second():
+def test_eight_thousand_records_are_checked_in_seconds():
     desk = Desk()
     for _ in range(1000):
         many = [Ask(), Ask("charge", 1), Ask("search", 1)]
         declared = {"charge": "unsafe", "search": "safe"}
         desk.deliver(1, many, declared, ANY_LENGTH, lambda desk: desk.commit("continue"))
     assert len(desk.paper.records) > 8000
+    begun = time.process_time()
     assert check(desk.paper.records, turns=1000)
+    assert time.process_time() - begun < 3
