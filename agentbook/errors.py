@@ -57,6 +57,8 @@ handler cannot swallow them (JOURNAL.md, Open).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class AgentbookError(Exception):
     """Base class of every error that agentbook raises."""
@@ -415,16 +417,36 @@ class ResumeHalt(Paused):
 
     Attributes:
         run: the run that holds the open call.
-        subject: its idempotency key.
+        subject: its idempotency key: what `Run.resolve` is told.
         name: the tool's or step's name.
+        cause: why the outcome is unknown.
+        input: what it was called with.
+        attempted_at: RFC 3339 time at which it was started.
+        partial: what it had emitted.
+        seq: the sequence of the pause that records the halt.
     """
 
-    def __init__(self, run: str, subject: str, name: str, cause: str = "") -> None:
+    def __init__(
+        self,
+        run: str,
+        subject: str,
+        name: str,
+        cause: str = "",
+        *,
+        input: object = None,  # noqa: A002 - the journal's word for it
+        attempted_at: str = "",
+        partial: Sequence[object] = (),
+        seq: int = 0,
+    ) -> None:
         super().__init__(f"{name} of run {run} may or may not have happened ({subject}){': ' + cause if cause else ''}")
         self.run = run
         self.subject = subject
         self.name = name
         self.cause = cause
+        self.input = input
+        self.attempted_at = attempted_at
+        self.partial = tuple(partial)
+        self.seq = seq
 
 
 class QuestionPending(Paused):

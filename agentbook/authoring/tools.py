@@ -15,7 +15,7 @@ from agentbook.authoring.signatures import Signature
 from agentbook.errors import ConfigError, OutcomeUnknown
 from agentbook.ids import check_name
 from agentbook.journal.calls import ToolCall
-from agentbook.journal.records import Replay
+from agentbook.journal.records import OnUnknown, Replay
 from agentbook.models.model import function_name, is_async
 
 P = ParamSpec("P")
@@ -37,6 +37,7 @@ class Tool(Generic[P, R]):
         replay: ``safe`` or ``unsafe``: may a call without a recorded result run again?
         schema: JSON Schema of its arguments.
         timeout: seconds after which a safe call fails and an unsafe one is unknown, or None.
+        on_unknown: ``tell_model`` or ``halt``: who is told where nobody knows how a call ended?
         function: the function as it was written.
     """
 
@@ -48,6 +49,7 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         timeout: float | None = None,
+        on_unknown: OnUnknown = "tell_model",
     ) -> None:
         self.function = function
         self.name = _checked_name(function, name)
@@ -56,7 +58,13 @@ class Tool(Generic[P, R]):
             raise ConfigError(f"replay={replay!r} is neither: " + _CHOOSE.format(name=self.name))
         if timeout is not None and timeout <= 0:
             raise ConfigError(f"tool {self.name}: timeout is a positive number of seconds, not {timeout}")
+        if on_unknown not in get_args(OnUnknown):
+            raise ConfigError(
+                f"tool {self.name}: on_unknown={on_unknown!r} is neither 'tell_model' (the model reads that the call "
+                "may have happened) nor 'halt' (the run stops until a person says how it ended)"
+            )
         self.replay: Replay = replay
+        self.on_unknown: OnUnknown = on_unknown
         self.description = inspect.cleandoc(description if description is not None else _docstring(function))
         self.timeout = timeout
         self._signature = Signature(function, self.name)
@@ -64,7 +72,8 @@ class Tool(Generic[P, R]):
 
     def __reduce__(self) -> tuple[object, ...]:
         # A validator cannot travel to another process; the function and its declaration can.
-        return _declared, (self.function, self.replay, self.name, self.description, self.timeout)
+        declared = (self.function, self.replay, self.name, self.description, self.timeout, self.on_unknown)
+        return _declared, declared
 
     @property
     def schema(self) -> dict[str, JsonValue]:
@@ -128,6 +137,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     timeout: float | None = None,
+    on_unknown: OnUnknown = "tell_model",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a function as a tool.
 
@@ -138,6 +148,9 @@ def tool(
         name: what the model calls it; the function's name if not given.
         description: what it does, for the model; the docstring if not given.
         timeout: seconds after which a safe call fails with TimeoutError, and an unsafe one is unknown.
+        on_unknown: what happens where nobody knows how a call ended, because its holder died or it said so.
+            ``tell_model``: the model reads that it may have happened. ``halt``: the run stops until a person
+            says how it ended (`Run.resolve`).
 
     Raises:
         ConfigError: a choice is missing or wrong, or the signature cannot serve a tool.
@@ -162,15 +175,23 @@ def tool(
             name=name,
             description=description,
             timeout=timeout,
+            on_unknown=on_unknown,
         )
 
     return declare
 
 
 def _declared(
-    function: Callable[..., object], replay: Replay, name: str, description: str, timeout: float | None
+    function: Callable[..., object],
+    replay: Replay,
+    name: str,
+    description: str,
+    timeout: float | None,
+    on_unknown: OnUnknown,
 ) -> Tool[..., object]:
-    return Tool(function, replay=replay, name=name, description=description, timeout=timeout)
+    return Tool(
+        function, replay=replay, name=name, description=description, timeout=timeout, on_unknown=on_unknown
+    )
 
 
 def _in_thread(function: Callable[..., object], positional: list[object], keywords: dict[str, object]) -> object:

@@ -21,6 +21,7 @@ from agentbook.book.stopping import stop_button
 from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
+from agentbook.engine.halts import halts_of
 from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
 from agentbook.journal.audit import audit
 from agentbook.journal.check import CheckReport
@@ -76,7 +77,8 @@ class Run(Readable):
 
         Raises:
             RunFailed: it failed.
-            RunHalted: it stopped and needs a person or other code.
+            RunHalted: it stopped and needs a person or other code; where a person must say how a call ended,
+                its `halt` is that call.
             RunCancelledError: it was cancelled.
             TimeoutError: it has not ended within `timeout`.
         """
@@ -241,11 +243,22 @@ class Run(Readable):
         violations = tuple(violation for report in reports for violation in report.violations)
         return CheckReport(sum(report.records for report in reports), violations)
 
+    async def _settled(self) -> RunSnapshot:
+        """The run once it has ended, or needs a person or other code."""
+        while True:
+            snapshot = await until(self.book.connection, self.id, lambda run: run.ended or run.status == "halted")
+            if snapshot.status != "halted":
+                return snapshot
+            halts = await halts_of(self.book.connection, snapshot)
+            if halts is not None:
+                cause = info_of(snapshot).cause or "no cause was recorded"
+                raise RunHalted(self.id, cause, halts[0] if halts else None)
+            # Somebody has said how each call ended; the engine has not heard of it yet.
+            await until(self.book.connection, self.id, lambda run, seen=snapshot: run != seen)
+
     async def _output(self) -> object:
-        snapshot = await until(self.book.connection, self.id, lambda run: run.ended or run.status == "halted")
+        snapshot = await self._settled()
         final = snapshot.final
-        if snapshot.status == "halted":
-            raise RunHalted(self.id, info_of(snapshot).cause or "no cause was recorded")
         if snapshot.status == "cancelled":
             raise RunCancelledError(self.id, final.reason if final else None)
         if snapshot.status != "completed" or final is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from agentbook.errors import UsageError
+from agentbook.journal.records import OnUnknown, Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,23 @@ class ToolCall:
                 "`call: ToolCall` in the tool and use that one."
             )
         return self.binding
+
+
+ToolFunction = Callable[[ToolCall], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One tool call of a handler, and how to run it.
+
+    Attributes:
+        call: the tool's name and input.
+        replay: its declaration; None if the tool is not registered any more.
+        run: runs it.
+        on_unknown: what becomes of it if nobody knows how it ended.
+    """
+
+    call: ToolCall
+    replay: Replay | None
+    run: ToolFunction
+    on_unknown: OnUnknown = "tell_model"

@@ -127,7 +127,9 @@ class Fold:
         self.claims_in_row = self.claims_in_row + 1 if isinstance(record, Claim) else 0
         if record.kind in FENCING:
             self.fence = record.claim
-            self.closed_by = None
+            if not isinstance(record, Resolution):
+                # A resolution leaves the claim as closed as it was: only the next dispatch goes on.
+                self.closed_by = None
         if record.iteration > self.iteration:
             self.iteration = record.iteration
             self.attempts = {}

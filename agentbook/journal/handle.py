@@ -6,24 +6,26 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import JsonValue
 
 from agentbook import codec
 from agentbook.errors import CallLimit, ConcurrentUse, OutcomeUnknown, PayloadTooLarge, Signal, ValueNotJournalable
-from agentbook.journal import replay
+from agentbook.journal import halts, replay
 from agentbook.journal.append import Writer
-from agentbook.journal.calls import Binding, ToolCall
+from agentbook.journal.calls import Binding, Execution, ToolCall, ToolFunction
 from agentbook.journal.endings import as_resolved, cut, error_info
-from agentbook.journal.outcome import How, ToolOutcome, outcome_of
+from agentbook.journal.halts import Halted
+from agentbook.journal.outcome import How, Moment, ToolOutcome, outcome_of
 from agentbook.journal.records import (
     Action,
     Commit,
     ErrorInfo,
     Interruption,
     ModelResponse,
+    OnUnknown,
     Pause,
     Replay,
     ToolIntent,
@@ -33,33 +35,6 @@ from agentbook.journal.records import (
 )
 from agentbook.journal.state import store
 from agentbook.seams import seam
-
-ToolFunction = Callable[[ToolCall], Awaitable[object]]
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One tool call of a handler, and how to run it.
-
-    Attributes:
-        call: the tool's name and input.
-        replay: its declaration; None if the tool is not registered any more.
-        run: runs it.
-    """
-
-    call: ToolCall
-    replay: Replay | None
-    run: ToolFunction
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What a holder does at a position, for those who watch."""
-
-    position: int
-    kind: Literal["model", "tool"]
-    name: str
-    how: How | Literal["started"]
 
 
 class Journal:
@@ -144,7 +119,9 @@ class Journal:
             self._end(position, "model", name, "ran")
             return codec.decode(record.response)
 
-    async def tool(self, call: ToolCall, replay: Replay, run: ToolFunction) -> ToolOutcome:
+    async def tool(
+        self, call: ToolCall, replay: Replay, run: ToolFunction, *, on_unknown: OnUnknown = "tell_model"
+    ) -> ToolOutcome:
         """Run one tool call durably: its intent before, its result after.
 
         An exception of the tool is its result and is not raised here.
@@ -153,24 +130,29 @@ class Journal:
             call: the tool's name and input.
             replay: ``safe`` if running it twice is harmless, else ``unsafe``.
             run: runs the tool; it is handed the call with its key.
+            on_unknown: ``halt`` if a person is to say how it ended when nobody knows.
 
         Raises:
             ReplayMismatch: another call is recorded at this position.
             Fenced: a newer claim has the journal.
+            ResumeHalt: nobody knows how it ended; a person must say so.
         """
-        return (await self.tools([Execution(call, replay, run)]))[0]
+        return (await self.tools([Execution(call, replay, run, on_unknown)]))[0]
 
     async def tools(self, executions: Sequence[Execution]) -> list[ToolOutcome]:
         """Run the tool calls of one response: positions in call order, then all at once.
 
         Returns:
             Their outcomes, in call order.
+
+        Raises:
+            ResumeHalt: the first call that halts the run; the others have ended and are recorded.
         """
         with self._using():
             places = [(self._take(), execution) for execution in executions]
             answers = [self._ask(position, execution) for position, execution in places]
             if len(places) == 1:
-                return [await self._tool(*places[0], answers[0])]
+                return await self._unless_halted([await self._tool(*places[0], answers[0])])
             try:
                 async with asyncio.TaskGroup() as group:
                     running = [
@@ -181,7 +163,7 @@ class Journal:
                 # A signal outranks what it caused in the siblings; either way the caller sees one cause.
                 signals = [error for error in several.exceptions if isinstance(error, Signal)]
                 raise (signals or several.exceptions)[0] from several
-            return [task.result() for task in running]
+            return await self._unless_halted([task.result() for task in running])
 
     async def commit(
         self,
@@ -256,13 +238,22 @@ class Journal:
     def _ask(self, position: int, execution: Execution) -> replay.ToolAnswer:
         name, attempt = execution.call.name, self.writer.place.attempt
         value = self._recorded(execution.call)
-        return replay.tool_call(self.writer.fold, attempt, position, name, value, execution.replay)
+        past, declared = self.writer.fold, execution.replay
+        return replay.tool_call(past, attempt, position, name, value, declared, execution.on_unknown)
 
     def _recorded(self, call: ToolCall) -> JsonValue:
         """A call's input as its intent holds it: a replay compares like with like."""
         return self.writer.redactor.value(codec.encode(call.input, f"the input of {call.name}"))
 
-    async def _tool(self, position: int, execution: Execution, answer: replay.ToolAnswer) -> ToolOutcome:
+    async def _unless_halted(self, ended: Sequence[ToolOutcome | Halted]) -> list[ToolOutcome]:
+        """The outcomes; if a call halts the run, one pause for every such call instead."""
+        halted = [each for each in ended if isinstance(each, Halted)]
+        if halted:
+            pause = await self.pause("halt", subjects=[each.subject for each in halted], cause=halts.cause(halted))
+            raise halts.signal(pause, halted[0].call)
+        return [each for each in ended if isinstance(each, ToolOutcome)]
+
+    async def _tool(self, position: int, execution: Execution, answer: replay.ToolAnswer) -> ToolOutcome | Halted:
         call, name = execution.call, execution.call.name
         match answer:
             case replay.Recorded(record):
@@ -277,6 +268,8 @@ class Journal:
                 interrupted = Interruption(partial=list(partial), cause=cause)
                 record = ToolResult(position=position, intent=intent, interrupted=interrupted)
                 return await self._store(name, record, "interrupted")
+            case replay.Halt(past):
+                return Halted(past)
             case replay.Resolved(past):
                 return await self._store(name, as_resolved(past), "resolved")
             case replay.RunAgain(key, intent) if intent is not None:
@@ -292,7 +285,7 @@ class Journal:
                 seam("after_intent", intent_record.iteration, name)
                 return await self._run(position, execution, key, intent_record.seq, "ran")
 
-    async def _run(self, position: int, execution: Execution, key: str, intent: int, how: How) -> ToolOutcome:
+    async def _run(self, position: int, execution: Execution, key: str, intent: int, how: How) -> ToolOutcome | Halted:
         name, place = execution.call.name, self.writer.place
 
         async def emit(chunk: object) -> None:
@@ -309,6 +302,8 @@ class Journal:
             output = codec.encode(await execution.run(replace(execution.call, binding=binding)), "result")
             ending = {"output": output}
         except OutcomeUnknown as error:
+            if execution.on_unknown == "halt":
+                return Halted(self.writer.fold.intents[intent], str(error))
             ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
         except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
             ending = {"error": error_info(error)}

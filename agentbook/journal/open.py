@@ -12,12 +12,14 @@ from agentbook.broker.connection import Connection
 from agentbook.errors import Committed, RestartLimit, Stale
 from agentbook.ids import new_claim_id
 from agentbook.journal.append import Lost, Place, Writer
+from agentbook.journal.endings import as_resolved
 from agentbook.journal.fold import Fold
+from agentbook.journal.halts import Halted, cause, signal
 from agentbook.journal.handle import Journal
 from agentbook.journal.load import FoldCache, load
 from agentbook.journal.records import Claim, Commit, ErrorInfo, Interruption, Pause, ToolResult
 from agentbook.journal.redact import Redactor
-from agentbook.journal.replay import open_before
+from agentbook.journal.replay import open_before, resolved_before
 from agentbook.seams import seam
 
 
@@ -32,6 +34,7 @@ class Holding:
         worker: who asks, for people: ``kernel 4188``.
         code: digest of the code that will run.
         head: the sequence of the journal's first record, if the engine knows it.
+        halting: the tools of which a person is to say how a call ended when nobody knows.
     """
 
     place: Place
@@ -40,6 +43,7 @@ class Holding:
     worker: str
     code: str
     head: int | None = None
+    halting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ async def open_journal(
         Stale: a later iteration, attempt or dispatch is under way.
         Committed: the iteration has its commit, or this dispatch its pause.
         RestartLimit: too many claims in a row; the failure is committed.
+        ResumeHalt: nobody knows how a call of an earlier attempt ended, and a person must say so.
         RunEnded: the run was purged.
         JournalTruncated: records that must be there are gone.
         JournalUnavailable: the server did not decide before the deadline.
@@ -93,7 +98,7 @@ async def open_journal(
             continue
         seam("after_claim", place.iteration)
         await _enforce_restart_limit(writer, limits.restart_limit)
-        await _close_earlier_attempts(writer)
+        await _close_earlier_attempts(writer, holding.halting)
         return Journal(writer, max_calls=limits.max_calls)
 
 
@@ -147,11 +152,18 @@ async def _enforce_restart_limit(writer: Writer, limit: int) -> None:
     raise RestartLimit(commit.seq, limit)
 
 
-async def _close_earlier_attempts(writer: Writer) -> None:
-    """A new attempt closes what earlier ones left open (Open 6)."""
-    for call in open_before(writer.fold, writer.place.attempt):
+async def _close_earlier_attempts(writer: Writer, halting: frozenset[str]) -> None:
+    """A new attempt closes what earlier ones left open, and stops if a person must say how a call ended (Open 6)."""
+    attempt = writer.place.attempt
+    for call in resolved_before(writer.fold, attempt):
+        await writer.append(as_resolved(call))
+    halted: list[Halted] = []
+    for call in open_before(writer.fold, attempt):
         assert call.intent is not None
         unsafe = call.intent.replay == "unsafe"
+        if unsafe and call.intent.name in halting:
+            halted.append(Halted(call))
+            continue
         await writer.append(
             ToolResult(
                 position=call.position,
@@ -159,3 +171,14 @@ async def _close_earlier_attempts(writer: Writer) -> None:
                 interrupted=Interruption(partial=call.partial, cause="its holder died" if unsafe else "attempt ended"),
             )
         )
+    if halted:
+        pause = await writer.append(
+            Pause(
+                reason="halt",
+                subjects=[each.subject for each in halted],
+                cause=cause(halted),
+                head=writer.fold.head or 0,
+            )
+        )
+        assert isinstance(pause, Pause)
+        raise signal(pause, halted[0].call)

@@ -13,6 +13,16 @@ How = Literal["ran", "replayed", "re-ran", "interrupted", "reused", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """What a holder does at a position, for those who watch."""
+
+    position: int
+    kind: Literal["model", "tool"]
+    name: str
+    how: How | Literal["started"]
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """How a tool call ended: with exactly one of an output, an error or an interruption.
 

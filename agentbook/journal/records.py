@@ -16,6 +16,7 @@ from agentbook.errors import FormatVersion, JournalError
 VERSION = 1
 
 Replay = Literal["safe", "unsafe"]
+OnUnknown = Literal["tell_model", "halt"]
 Action = Literal["continue", "complete", "abort", "fail"]
 
 _ENVELOPE = ("v", "kind", "run", "step", "iteration", "attempt", "claim", "n", "at")

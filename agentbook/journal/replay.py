@@ -11,7 +11,7 @@ Within one attempt, calls are matched by position:
 | an intent and its result | any | `Recorded` |
 | an intent only, resolved as not happened | any | `RunAgain` under a new intent |
 | an intent only | safe / safe | `RunAgain` under the same intent |
-| an intent only | any other pair | `Interrupted` |
+| an intent only | any other pair | `Interrupted`, or `Halt` if the tool leaves it to a person |
 | nothing | | `Live` |
 
 A new attempt runs fresh, except that each unsafe intent of an earlier attempt is honoured
@@ -29,7 +29,7 @@ from agentbook import codec
 from agentbook.errors import ReplayMismatch
 from agentbook.ids import call_key
 from agentbook.journal.fold import Fold, PastAttempt, PastCall
-from agentbook.journal.records import ModelResponse, Replay, ToolIntent, ToolResult
+from agentbook.journal.records import ModelResponse, OnUnknown, Replay, ToolIntent, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,13 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Halt:
+    """The same, of a tool declared ``on_unknown="halt"``: a person is to say how it ended."""
+
+    call: PastCall
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """A person or a reconciler said how the call ended; its intent gets that as its result."""
 
@@ -89,7 +96,7 @@ class Reuse:
 
 
 ModelAnswer = Live | Recorded
-ToolAnswer = Live | Recorded | RunAgain | Interrupted | Resolved | Reuse
+ToolAnswer = Live | Recorded | RunAgain | Interrupted | Halt | Resolved | Reuse
 
 
 def model_call(past: Fold, attempt: int, position: int) -> ModelAnswer:
@@ -109,7 +116,13 @@ def model_call(past: Fold, attempt: int, position: int) -> ModelAnswer:
 
 
 def tool_call(
-    past: Fold, attempt: int, position: int, name: str, value: JsonValue, declared: Replay | None
+    past: Fold,
+    attempt: int,
+    position: int,
+    name: str,
+    value: JsonValue,
+    declared: Replay | None,
+    on_unknown: OnUnknown = "tell_model",
 ) -> ToolAnswer:
     """What becomes of a tool call.
 
@@ -120,6 +133,7 @@ def tool_call(
         name: the tool's name.
         value: its input.
         declared: the tool's current declaration; None if it is not registered any more.
+        on_unknown: what the tool wants where its outcome is unknown.
 
     Raises:
         ReplayMismatch: another call is recorded at this position.
@@ -138,12 +152,23 @@ def tool_call(
         return Resolved(recorded)
     if recorded.intent.replay == "safe" and declared == "safe":
         return RunAgain(recorded.intent.key, recorded.intent.seq)
+    if on_unknown == "halt":
+        return Halt(recorded)
     return Interrupted(recorded.intent.seq, tuple(recorded.partial))
 
 
 def open_before(past: Fold, attempt: int) -> list[PastCall]:
     """Calls of earlier attempts that nothing has ended: a new attempt closes them (Open 6)."""
     return [call for call in past.earlier(attempt) if call.intent is not None and call.open]
+
+
+def resolved_before(past: Fold, attempt: int) -> list[PastCall]:
+    """Calls of earlier attempts of which somebody said how they ended: a new attempt honours that as their result."""
+    return [
+        call
+        for call in past.earlier(attempt)
+        if call.result is None and call.resolution is not None and call.resolution.outcome != "did_not_happen"
+    ]
 
 
 def _fresh(past: Fold, attempt: int, position: int, name: str, value: JsonValue) -> ToolAnswer:

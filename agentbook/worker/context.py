@@ -9,11 +9,13 @@ from pydantic import JsonValue
 from agentbook import codec
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
-from agentbook.errors import Committed, RestartLimit, RunCancelled, Signal, UsageError
+from agentbook.errors import Committed, RestartLimit, ResumeHalt, RunCancelled, Signal, UsageError
 from agentbook.journal.endings import error_info
-from agentbook.journal.handle import Journal, Moment
+from agentbook.journal.halts import standing_halt
+from agentbook.journal.handle import Journal
 from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits, open_journal
+from agentbook.journal.outcome import Moment
 from agentbook.journal.records import Commit, ErrorInfo, Pause, decode
 from agentbook.journal.redact import Redactor
 from agentbook.protocol.events import event_of
@@ -75,13 +77,14 @@ class TaskContext:
             Stale: a later iteration, attempt or dispatch is under way.
             Committed: the iteration has its commit; its event was published again.
             RestartLimit: claimed too often in a row; the failure was published.
+            ResumeHalt: nobody knows how a call of an earlier attempt ended; that it halts the run was published.
             JournalTruncated: records that must be there are gone.
         """
         self._raise_signal()
         if self._journal is None:
             try:
                 journal = await open_journal(self._connection, self._holding, self._limits, self._cache, self._redactor)
-            except (Committed, RestartLimit) as settled:
+            except (Committed, RestartLimit, ResumeHalt) as settled:
                 self.stop(settled)
                 await self._publish_again(settled.seq)
                 raise
@@ -132,6 +135,12 @@ class TaskContext:
         """Stop until other code or a person comes: the run is halted, no attempt is used up."""
         journal = await self.journal()
         await self._end(await journal.pause("parked", cause=f"{type(cause).__name__}: {cause}"))
+
+    async def halted(self) -> None:
+        """Publish the halt that a call of this turn ended in."""
+        pause = standing_halt(self._journal.writer.fold) if self._journal is not None else None
+        if pause is not None:
+            await self._end(pause)
 
     def stop(self, signal: Signal) -> None:
         """Make every later call on this context and its journal raise `signal`."""

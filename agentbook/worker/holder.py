@@ -28,17 +28,19 @@ from agentbook.errors import (
     JournalFull,
     JournalTruncated,
     JournalUnavailable,
+    Paused,
     ReplayMismatch,
+    ResumeHalt,
     RunCancelled,
     RunEnded,
     Settled,
     Signal,
 )
 from agentbook.journal.append import Place, fenced_by
-from agentbook.journal.handle import Moment
 from agentbook.journal.instants import now
 from agentbook.journal.load import FoldCache
 from agentbook.journal.open import Holding, Limits
+from agentbook.journal.outcome import Moment
 from agentbook.journal.records import Record, decode
 from agentbook.journal.redact import Redactor
 from agentbook.protocol import runs
@@ -145,7 +147,7 @@ class Holder:
         except (Fenced, JournalUnavailable, JournalFull) as outcome:
             log.info("run %s: %s", self.run, outcome)
             return Settlement.LEAVE
-        except (Settled, RunEnded):
+        except (Settled, Paused, RunEnded):
             return Settlement.ACK
         except (JournalTruncated, FormatVersion) as error:
             await self._halt(error)
@@ -184,6 +186,9 @@ class Holder:
             if isinstance(self._signal, RunCancelled):
                 await context.close_cut_calls()
             raise self._signal from None
+        except ResumeHalt:
+            await context.halted()
+            raise
 
     async def _guarded(self, context: TaskContext) -> None:
         try:
@@ -213,6 +218,7 @@ class Holder:
             worker=self._worker,
             code=self._registration.code,
             head=dispatch.head,
+            halting=self._registration.halting,
         )
 
     def _observe(self, moment: Moment) -> None:

@@ -10,8 +10,7 @@ from pydantic import JsonValue, TypeAdapter
 from agentbook import codec
 from agentbook.authoring import Agent, Tool
 from agentbook.errors import LoopBound, OutcomeUnknown
-from agentbook.journal.calls import ToolCall
-from agentbook.journal.handle import Execution, ToolFunction
+from agentbook.journal.calls import Execution, ToolCall, ToolFunction
 from agentbook.journal.outcome import ToolOutcome
 from agentbook.models import AssistantMessage, Message, ModelReply, ModelRequest, ToolMessage, UserMessage
 from agentbook.worker.context import TaskContext
@@ -81,7 +80,7 @@ def _execution(agent: Agent, name: str, value: JsonValue, call_id: str) -> Execu
     if wanted is None:
         # Nothing runs for an unknown name, so the call is safe; the model reads the error.
         return Execution(call, "safe", _unknown(agent))
-    return Execution(call, wanted.replay, _contained(wanted))
+    return Execution(call, wanted.replay, _contained(wanted), wanted.on_unknown)
 
 
 def _contained(wanted: Tool[..., object]) -> ToolFunction:

@@ -20,11 +20,13 @@ class Registration:
         type: its name; one word, part of a subject.
         handler: runs one iteration.
         code: digest of what it runs.
+        halting: its tools of which a person is to say how a call ended when nobody knows.
     """
 
     type: str
     handler: Handler
     code: str
+    halting: frozenset[str] = frozenset()
 
 
 def registration_of(agent: Agent) -> Registration:
@@ -33,4 +35,5 @@ def registration_of(agent: Agent) -> Registration:
     async def handler(ctx: TaskContext) -> None:
         await agent_turn(ctx, agent)
 
-    return Registration(agent.name, handler, agent.code)
+    halting = frozenset(name for name, tool in agent.toolbox.items() if tool.on_unknown == "halt")
+    return Registration(agent.name, handler, agent.code, halting)
