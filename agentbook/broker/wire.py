@@ -202,6 +202,10 @@ class Wire:
 
     async def flush(self, timeout: int = 10) -> None:
         """Wait until the server has seen everything sent so far, or the connection drops."""
+        # A cancelled flush leaves nats-py a pong that nobody waits for, and its read loop ends on it.
+        await asyncio.shield(asyncio.create_task(self._flush(timeout)))
+
+    async def _flush(self, timeout: int) -> None:
         try:
             await self._client.flush(timeout)
         except (nats.errors.Error, OSError):

@@ -128,7 +128,7 @@ class Writer:
                 await self._ready()
                 return await self._append(record, what)
             except Lost:
-                raise self.settle(await self._fenced()) from None
+                raise self.settle(await self.fenced()) from None
 
     async def append_claim(self, claim: Claim) -> Record:
         """Store this writer's claim; `Lost` means that the tail moved and open decides again."""
@@ -147,7 +147,7 @@ class Writer:
                 await self._ready()
                 await self._own_tail()
             except Lost:
-                raise self.settle(await self._fenced()) from None
+                raise self.settle(await self.fenced()) from None
 
     async def remember(self) -> None:
         """Store a memo of the fold, if the records since the last one outweigh it.
@@ -269,7 +269,7 @@ class Writer:
             return None
         return decode(stored.data, stored.seq)
 
-    async def _fenced(self) -> Signal:
+    async def fenced(self) -> Signal:
         """Who took the journal: the first fencing record after our own tail."""
         tail = await self._connection.last(JOURNAL, self._subject)
         async for stored in self._since(tail):

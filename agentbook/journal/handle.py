@@ -177,9 +177,15 @@ class Journal:
         wait: Wait | None = None,
         inputs: Sequence[str] = (),
     ) -> Commit:
-        """End the iteration: the one record that holds the next action and the state."""
+        """End the iteration: the one record that holds the next action and the state.
+
+        Raises:
+            ReplayMismatch: the journal holds a call that the handler has not made this time.
+        """
         self._check()
         fold = self.writer.fold
+        if action != "fail":
+            replay.no_call_left_out(fold, self.writer.place.attempt, self._position)
         fields: dict[str, object] = {"action": action, "inputs": list(inputs), "head": fold.head or 0}
         if action in ("continue", "complete"):
             kept = store(

@@ -6,6 +6,7 @@ as its expectation.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agentbook.broker.connection import Connection
@@ -67,14 +68,17 @@ async def open_journal(
     limits: Limits,
     cache: FoldCache | None = None,
     redactor: Redactor | None = None,
+    held: Callable[[], Awaitable[bool]] | None = None,
 ) -> Journal:
     """Claim a step's journal for one delivery.
 
     Args:
         cache: what this worker knows of journals it has just written.
         redactor: knows what must not be written.
+        held: asked when another claim came first, before this one is tried again: does its holder live?
 
     Raises:
+        Fenced: another claim came first, and its holder lives.
         Stale: a later iteration, attempt or dispatch is under way.
         Committed: the iteration has its commit, or this dispatch its pause.
         RestartLimit: too many claims in a row; the failure is committed.
@@ -95,6 +99,8 @@ async def open_journal(
         try:
             await writer.append_claim(_claim(holding, fold))
         except Lost:
+            if held is not None and await held():
+                raise await writer.fenced() from None
             continue
         seam("after_claim", place.iteration)
         await _enforce_restart_limit(writer, limits.restart_limit)

@@ -157,6 +157,21 @@ def tool_call(
     return Interrupted(recorded.intent.seq, tuple(recorded.partial))
 
 
+def no_call_left_out(past: Fold, attempt: int, made: int) -> None:
+    """Refuse to end a turn whose handler made fewer calls than are recorded: it is other code.
+
+    Args:
+        made: how many calls the handler has made.
+
+    Raises:
+        ReplayMismatch: a call is recorded at a later position.
+    """
+    left = [position for position in past.attempt(attempt).calls if position >= made]
+    if left:
+        recorded = past.attempt(attempt).calls[min(left)]
+        raise ReplayMismatch(min(left), _shown(recorded), "the end of the turn", _cause(past))
+
+
 def open_before(past: Fold, attempt: int) -> list[PastCall]:
     """Calls of earlier attempts that nothing has ended: a new attempt closes them (Open 6)."""
     return [call for call in past.earlier(attempt) if call.intent is not None and call.open]

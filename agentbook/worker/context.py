@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
@@ -44,6 +44,7 @@ class TaskContext:
         *,
         cache: FoldCache,
         redactor: Redactor,
+        held: Callable[[], Awaitable[bool]],
         observe: Callable[[Moment], None],
     ) -> None:
         place = holding.place
@@ -55,6 +56,7 @@ class TaskContext:
         self._limits = limits
         self._cache = cache
         self._redactor = redactor
+        self._held = held
         self._observe = observe
         self._journal: Journal | None = None
         self._state: JsonValue = None

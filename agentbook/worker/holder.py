@@ -20,16 +20,11 @@ from agentbook.broker.pull import Delivery
 from agentbook.broker.wire import Message
 from agentbook.errors import (
     AgentbookError,
-    CallLimit,
-    ConcurrentUse,
     Fenced,
-    FormatVersion,
     JournalError,
     JournalFull,
-    JournalTruncated,
     JournalUnavailable,
     Paused,
-    ReplayMismatch,
     ResumeHalt,
     RunCancelled,
     RunEnded,
@@ -46,14 +41,13 @@ from agentbook.journal.redact import Redactor
 from agentbook.protocol import runs
 from agentbook.protocol.dispatch import Dispatch
 from agentbook.protocol.holder import Holder as Answer
+from agentbook.protocol.holder import ask_holder
 from agentbook.protocol.snapshot import RunSnapshot
 from agentbook.settings import Settings
 from agentbook.worker.context import TaskContext
 from agentbook.worker.registry import Registration
 
 log = logging.getLogger(__name__)
-
-_PARKING = (ReplayMismatch, FormatVersion, JournalTruncated, CallLimit, ConcurrentUse)
 
 
 class Settlement(Enum):
@@ -112,6 +106,8 @@ class Holder:
         versioned = await runs.load(self._loops.service, self.run)
         if versioned is None or self._superseded(versioned.snapshot):
             return await self._settle(Settlement.ACK)
+        if self._delivery.delivered > 1 and await self._held_elsewhere(self._loops.service):
+            return Settlement.LEAVE
         names = self._loops.service.names
         # Subscribed before the claim: whoever reads the claim can ask whether its holder lives.
         answering = await self._loops.service.subscribe(names.holder(self.run, self.dispatch.step), self._answer)
@@ -139,6 +135,17 @@ class Holder:
         step = snapshot.steps.get(self.dispatch.step)
         return snapshot.ended or step is None or step.dispatch > self.dispatch.dispatch
 
+    async def _held_elsewhere(self, connection: Connection) -> bool:
+        """True if a live holder has the step: this delivery came late, and claiming would fence that one.
+
+        It may have waited in a process that stood still, or the holder's heartbeat was late. Only advice: who does
+        not answer is fenced (ENGINE.md, Liveness).
+        """
+        answer = await ask_holder(connection, self.run, self.dispatch.step)
+        if isinstance(answer, Answer):
+            log.info("run %s: delivery %d left alone, %s has it", self.run, self._delivery.delivered, answer.worker)
+        return isinstance(answer, Answer)
+
     async def _handle(self, snapshot: RunSnapshot) -> Settlement:
         """Run the handler on the user loop; what its outcome does to the task message."""
         finished = asyncio.run_coroutine_threadsafe(self._on_user_loop(snapshot), self._loops.user_loop)
@@ -149,7 +156,7 @@ class Holder:
             return Settlement.LEAVE
         except (Settled, Paused, RunEnded):
             return Settlement.ACK
-        except (JournalTruncated, FormatVersion) as error:
+        except JournalError as error:
             await self._halt(error)
             return Settlement.ACK
         except asyncio.CancelledError:
@@ -169,6 +176,7 @@ class Holder:
             codec.decode(snapshot.input),
             cache=self._loops.cache,
             redactor=self._loops.redactor,
+            held=lambda: self._held_elsewhere(self._loops.user),
             observe=self._observe,
         )
         self._context = context
@@ -193,12 +201,13 @@ class Holder:
     async def _guarded(self, context: TaskContext) -> None:
         try:
             await self._registration.handler(context)
-        except _PARKING as error:
+        except (JournalUnavailable, JournalFull, RunEnded):
+            raise
+        except JournalError as error:
+            # Other code, or a person, can go on from here: no attempt is used up.
             if context.claim is None:
                 raise
             await context.park(error)
-        except (JournalUnavailable, JournalFull, RunEnded):
-            raise
         except asyncio.CancelledError as error:
             if self._signal is not None or self._stopping or _is_cancelled():
                 raise
@@ -276,9 +285,14 @@ class Holder:
         return settlement
 
     async def _answer(self, question: Message) -> None:
-        """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where."""
-        answer = Answer(worker=self._worker, claim=self._claim() or "", position=self._position, since=self._since)
-        await self._loops.service.respond(question, answer.encode())
+        """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where.
+
+        Before its claim a holder holds nothing, so it leaves the answer to the one that does.
+        """
+        claim = self._claim()
+        if claim is not None:
+            answer = Answer(worker=self._worker, claim=claim, position=self._position, since=self._since)
+            await self._loops.service.respond(question, answer.encode())
 
     def _interrupt(self, signal: Signal | None) -> None:
         """End the user's coroutine from the service loop."""

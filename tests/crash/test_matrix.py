@@ -27,20 +27,9 @@ TURNS = {0: "first", 1: "unsafe", 2: "after"}
 CUT = ("after_intent", "inside_tool", "after_spill")
 """Seams between a call's intent and its result: nobody can know whether it happened."""
 
-EXPIRED = pytest.mark.xfail(
-    strict=True,
-    reason="a delivery that expired while its process stood still fences the live holder that came after it",
-)
-SAME_TASK = ("before_claim", "after_claim", "after_model", "after_intent", "inside_tool", "after_spill", "after_result")
-"""Seams whose task message the stalled holder and its successor have both been delivered."""
 
-
-def cells(*, marked: tuple[str, ...] = ()):
-    return [
-        pytest.param(seam, turn, id=f"{seam}-{name}", marks=EXPIRED if seam in marked else ())
-        for seam in SEAMS
-        for turn, name in TURNS.items()
-    ]
+def cells():
+    return [pytest.param(seam, turn, id=f"{seam}-{name}") for seam in SEAMS for turn, name in TURNS.items()]
 
 
 @pytest.fixture
@@ -104,7 +93,7 @@ def test_a_killed_holder_is_replaced_and_nothing_finished_is_repeated(
     assert_counts(ledger, seam, turn, woken=False)
 
 
-@pytest.mark.parametrize(("seam", "turn"), cells(marked=SAME_TASK), indirect=["seam"])
+@pytest.mark.parametrize(("seam", "turn"), cells(), indirect=["seam"])
 def test_a_stalled_holder_that_wakes_changes_nothing(
     agentbook_server, agentbook_settings, new_book, ledger, seam, turn
 ):

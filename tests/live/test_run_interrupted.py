@@ -13,7 +13,6 @@ from agentbook.broker.names import RUNS
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
 
-@pytest.mark.xfail(strict=True, reason="a flush that is given up ends nats-py's read loop: the connection stays deaf")
 async def test_a_subscription_that_is_cancelled_at_any_moment_leaves_the_connection_hearing(server, settings):
     async def ignore(message):
         pass

@@ -294,7 +294,6 @@ def test_a_handler_that_returns_without_saying_how_the_turn_ends_fails_the_run(b
         begin(book, silent).wait(20)
 
 
-@pytest.mark.xfail(strict=True, reason="a commit does not notice recorded calls that its handler has left out")
 def test_j4_a_handler_that_no_longer_makes_a_recorded_call_is_parked(new_book, agentbook_settings):
     apart = f"{agentbook_settings.namespace}x"
     versions = Versions()
