@@ -189,9 +189,7 @@ def _declared(
     timeout: float | None,
     on_unknown: OnUnknown,
 ) -> Tool[..., object]:
-    return Tool(
-        function, replay=replay, name=name, description=description, timeout=timeout, on_unknown=on_unknown
-    )
+    return Tool(function, replay=replay, name=name, description=description, timeout=timeout, on_unknown=on_unknown)
 
 
 def _in_thread(function: Callable[..., object], positional: list[object], keywords: dict[str, object]) -> object:

@@ -30,11 +30,12 @@ from agentbook.errors import (
     JournalUnavailable,
     PayloadTooLarge,
     Signal,
+    UsageError,
 )
 from agentbook.journal.fold import Fold
 from agentbook.journal.instants import now
 from agentbook.journal.memo import Memo, memo_name
-from agentbook.journal.records import Claim, Purged, Record, Resolution, decode
+from agentbook.journal.records import Claim, Commit, Pause, Purged, Record, Resolution, decode
 from agentbook.journal.redact import Redactor
 from agentbook.journal.spill import spill, store
 
@@ -93,6 +94,7 @@ class Writer:
         self._subject = connection.names.journal(place.run, place.step)
         self._deadline = deadline
         self._next = 0
+        self._ended = ""
         self._pending: _Pending | None = None
         self._lock = asyncio.Lock()
 
@@ -124,6 +126,11 @@ class Writer:
             PayloadTooLarge: the server does not accept a message of that size.
         """
         async with self._lock:
+            if self._ended:
+                raise UsageError(
+                    f"run {self.place.run}: this holder wrote its {self._ended}, which is its last record: "
+                    "return from the handler after it"
+                )
             try:
                 await self._ready()
                 return await self._append(record, what)
@@ -175,6 +182,17 @@ class Writer:
             return
         fold.unremembered = 0
 
+    async def decide_pending(self) -> None:
+        """Decide what a cancelled caller left undecided, so that the fold holds it or it was never stored.
+
+        Raises as `append`.
+        """
+        async with self._lock:
+            try:
+                await self._ready()
+            except Lost:
+                raise self.settle(await self.fenced()) from None
+
     async def _ready(self) -> None:
         if self.settled is not None:
             raise self.settled
@@ -203,6 +221,7 @@ class Writer:
         self._next = pending.n + 1
         stored = decode(pending.whole, seq)
         self.fold.add(stored, len(pending.data))
+        self._ended = stored.kind if isinstance(stored, Commit | Pause) else ""
         return stored
 
     async def _publish(self, pending: _Pending) -> int:

@@ -16,6 +16,7 @@ from agentbook.journal.records import (
     Claim,
     Commit,
     InputPlaced,
+    ModelResponse,
     Pause,
     Record,
     Resolution,
@@ -170,36 +171,53 @@ def _iterations(records: Sequence[Record]) -> Iterator[Violation]:
 def _answers(records: Sequence[Record]) -> Iterator[Violation]:
     intents: dict[int, ToolIntent] = {}
     results: dict[int, ToolResult] = {}
-    excused: set[int] = set()
-    named: set[str] = set()
+    for record in records:
+        if isinstance(record, ToolIntent):
+            intents[record.seq] = record
+        if not isinstance(record, ToolResult) or record.reused is not None:
+            continue
+        intent, before = intents.get(record.intent), results.setdefault(record.intent, record)
+        if intent is None:
+            text = f"it answers record {record.intent}, which is no intent"
+            yield Violation("every result answers an intent", record.seq, text, (record,))
+        elif before is not record:
+            text = f"the intent at record {record.intent} had its result at record {before.seq}"
+            yield Violation("one result per intent", record.seq, text, (before, record))
+        elif (intent.iteration, intent.position) != (record.iteration, record.position):
+            text = f"position {record.position} answers an intent at position {intent.position}"
+            yield Violation("every result answers an intent", record.seq, text, (intent, record))
+
+
+def _open_intents(records: Sequence[Record]) -> Iterator[Violation]:
+    """An intent may be open under the newest claim, or named by a pause or resolution; nowhere else."""
+    unanswered: dict[int, ToolIntent] = {}
     for record in records:
         match record:
             case ToolIntent():
-                intents[record.seq] = record
-            case Resolution():
-                excused.add(record.of)
-            case Pause():
-                named.update(record.subjects)
+                unanswered[record.seq] = record
             case ToolResult(reused=None):
-                intent, before = intents.get(record.intent), results.get(record.intent)
-                if intent is None:
-                    text = f"it answers record {record.intent}, which is no intent"
-                    yield Violation("every result answers an intent", record.seq, text, (record,))
-                elif before is not None:
-                    text = f"the intent at record {record.intent} had its result at record {before.seq}"
-                    yield Violation("one result per intent", record.seq, text, (before, record))
-                elif (intent.iteration, intent.position) != (record.iteration, record.position):
-                    text = f"position {record.position} answers an intent at position {intent.position}"
-                    yield Violation("every result answers an intent", record.seq, text, (intent, record))
-                results[record.intent] = record
-            case Commit() if record.advancing:
-                for seq, intent in intents.items():
-                    answered = seq in results or seq in excused or intent.key in named
-                    if intent.iteration == record.iteration and not answered:
-                        text = f"{intent.name} at record {seq} has no result when its iteration ends"
+                unanswered.pop(record.intent, None)
+            case Resolution():
+                unanswered.pop(record.of, None)
+            case Pause():
+                named = set(record.subjects)
+                unanswered = {seq: intent for seq, intent in unanswered.items() if intent.key not in named}
+            case Commit() | ModelResponse() if not _gave_up(record):
+                # An advancing commit ends the iteration; a new attempt closes what earlier ones left open before
+                # anything else runs (Open 6).
+                ends = isinstance(record, Commit) and record.advancing
+                for seq, intent in list(unanswered.items()):
+                    if intent.iteration == record.iteration and (ends or intent.attempt < record.attempt):
+                        del unanswered[seq]
+                        text = f"{intent.name} has no result by record {record.seq}"
                         yield Violation("every intent answered", seq, text, (intent, record))
             case _:
                 pass
+
+
+def _gave_up(record: Commit | ModelResponse) -> bool:
+    """The restart limit ends an attempt before it closes anything (Open 5)."""
+    return isinstance(record, Commit) and record.reason == "restart_limit"
 
 
 def _inputs(records: Sequence[Record]) -> Iterator[Violation]:
@@ -214,33 +232,45 @@ def _inputs(records: Sequence[Record]) -> Iterator[Violation]:
 
 def _keys(records: Sequence[Record]) -> Iterator[Violation]:
     by_key: dict[str, ToolIntent] = {}
-    places: dict[tuple[int, int, str], ToolIntent] = {}
+    intents: dict[int, ToolIntent] = {}
+    places: dict[tuple[int, int, str], ToolIntent | ToolResult] = {}
     for record in records:
-        if not isinstance(record, ToolIntent):
+        if isinstance(record, ToolIntent):
+            intents[record.seq] = record
+            key = record.key
+            before = by_key.setdefault(key, record)
+            if before.name != record.name or not codec.equal(before.input, record.input):
+                text = f"key {key} belongs to another call at record {before.seq}"
+                yield Violation("one key, one call", record.seq, text, (before, record))
+        elif isinstance(record, ToolResult) and record.reused is not None and record.intent in intents:
+            key = intents[record.intent].key
+        else:
             continue
-        before = by_key.setdefault(record.key, record)
-        if before.name != record.name or not codec.equal(before.input, record.input):
-            text = f"key {record.key} belongs to another call at record {before.seq}"
-            yield Violation("one key, one call", record.seq, text, (before, record))
-        same = places.setdefault((record.iteration, record.attempt, record.key), record)
+        same = places.setdefault((record.iteration, record.attempt, key), record)
         if same.position != record.position:
-            text = f"positions {same.position} and {record.position} share key {record.key}"
+            text = f"it shares key {key} with record {same.seq} at another position"
             yield Violation("one key, one position of an attempt", record.seq, text, (same, record))
 
 
 def _reuse(records: Sequence[Record]) -> Iterator[Violation]:
+    intents: dict[int, ToolIntent] = {}
     results: dict[int, ToolResult] = {}
     taken: dict[tuple[int, int, int], ToolResult] = {}
     for record in records:
+        if isinstance(record, ToolIntent):
+            intents[record.seq] = record
         if not isinstance(record, ToolResult):
             continue
         if record.reused is None:
             results[record.seq] = record
             continue
-        original = results.get(record.reused)
-        if original is None or (original.intent, original.iteration) != (record.intent, record.iteration):
+        original, intent = results.get(record.reused), intents.get(record.intent)
+        if original is None or intent is None or original.intent != record.intent:
             text = f"it reuses record {record.reused}, which is no result of that call"
             yield Violation("reused points at a real result", record.seq, text, (record,))
+        elif intent.iteration != record.iteration or intent.attempt >= record.attempt:
+            text = f"it reuses a call of iteration {intent.iteration}, attempt {intent.attempt}"
+            yield Violation("reused points at a real result", record.seq, text, (intent, record))
         before = taken.setdefault((record.iteration, record.attempt, record.reused), record)
         if before is not record:
             text = f"record {record.reused} was reused at record {before.seq} of the same attempt"
@@ -279,5 +309,5 @@ def _turns(records: Sequence[Record], turns: int, settled: bool) -> Iterator[Vio
 Rule = Callable[[Sequence[Record]], Iterable[Violation]]
 
 _RULES: tuple[Rule, ...] = (
-    _head, _order, _fence, _numbers, _commits, _iterations, _answers, _inputs, _keys, _reuse, _states,
+    _head, _order, _fence, _numbers, _commits, _iterations, _answers, _open_intents, _inputs, _keys, _reuse, _states,
 )  # fmt: skip

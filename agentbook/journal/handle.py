@@ -12,7 +12,17 @@ from typing import Literal
 from pydantic import JsonValue
 
 from agentbook import codec
-from agentbook.errors import CallLimit, ConcurrentUse, OutcomeUnknown, PayloadTooLarge, Signal, ValueNotJournalable
+from agentbook.errors import (
+    CallLimit,
+    ConcurrentUse,
+    JournalError,
+    OutcomeUnknown,
+    PayloadTooLarge,
+    ReplayMismatch,
+    Signal,
+    UsageError,
+    ValueNotJournalable,
+)
 from agentbook.journal import halts, replay
 from agentbook.journal.append import Writer
 from agentbook.journal.calls import Binding, Execution, ToolCall, ToolFunction
@@ -33,8 +43,11 @@ from agentbook.journal.records import (
     ToolResult,
     Wait,
 )
-from agentbook.journal.state import store
+from agentbook.journal.state import copied, store
 from agentbook.seams import seam
+
+_DRIFT = (ReplayMismatch, CallLimit)
+"""What other code must mend before the run goes on."""
 
 
 class Journal:
@@ -55,6 +68,8 @@ class Journal:
         self._max_calls = max_calls
         self._position = 0
         self._busy = False
+        self._begun: set[int] = set()
+        self._drifted: JournalError | None = None
         self._stopped: Signal | None = None
 
     @property
@@ -64,8 +79,8 @@ class Journal:
 
     @property
     def state(self) -> JsonValue:
-        """The state that the last commit of the step left; None before the first."""
-        return self.writer.fold.state
+        """A copy of the state that the last commit of the step left; None before the first."""
+        return copied(self.writer.fold.state)
 
     async def model(
         self,
@@ -98,7 +113,7 @@ class Journal:
             if isinstance(past, replay.Recorded):
                 assert isinstance(past.record, ModelResponse)
                 self._end(position, "model", past.record.model, "replayed")
-                return codec.decode(past.record.response)
+                return codec.decode(copied(past.record.response))
             await self.writer.confirm_tail()
             self.observe(Moment(position, "model", name, "started"))
             begun = time.perf_counter()
@@ -117,7 +132,7 @@ class Journal:
             assert isinstance(record, ModelResponse)
             seam("after_model", record.iteration, name)
             self._end(position, "model", name, "ran")
-            return codec.decode(record.response)
+            return codec.decode(copied(record.response))
 
     async def tool(
         self, call: ToolCall, replay: Replay, run: ToolFunction, *, on_unknown: OnUnknown = "tell_model"
@@ -150,7 +165,7 @@ class Journal:
         """
         with self._using():
             places = [(self._take(), execution) for execution in executions]
-            answers = [self._ask(position, execution) for position, execution in places]
+            answers = self._ask(places)
             if len(places) == 1:
                 return await self._unless_halted([await self._tool(*places[0], answers[0])])
             try:
@@ -181,11 +196,12 @@ class Journal:
 
         Raises:
             ReplayMismatch: the journal holds a call that the handler has not made this time.
+            ConcurrentUse: a call is under way.
         """
-        self._check()
         fold = self.writer.fold
-        if action != "fail":
-            replay.no_call_left_out(fold, self.writer.place.attempt, self._position)
+        with self._using():
+            if action != "fail":
+                replay.no_call_left_out(fold, self.writer.place.attempt, self._position)
         fields: dict[str, object] = {"action": action, "inputs": list(inputs), "head": fold.head or 0}
         if action in ("continue", "complete"):
             kept = store(
@@ -215,7 +231,8 @@ class Journal:
         cause: str | None = None,
     ) -> Pause:
         """Stop inside the iteration: the holder's last record."""
-        self._check()
+        if (signal := self.writer.settled or self._stopped) is not None:
+            raise signal
         record = await self.writer.append(
             Pause(reason=reason, wait=wait, subjects=list(subjects), cause=cause, head=self.writer.fold.head or 0)
         )
@@ -231,9 +248,12 @@ class Journal:
 
         A safe one ends in an error of type ``Cancelled``, an unsafe one is unknown.
         """
+        await self.writer.decide_pending()
         for call in list(self.writer.fold.intents.values()):
             intent = call.intent
-            if intent is None or not call.open or intent.claim != self.writer.claim:
+            if intent is None or not call.open:
+                continue
+            if intent.claim != self.writer.claim and intent.seq not in self._begun:
                 continue
             await self.writer.append(
                 ToolResult.model_validate(
@@ -241,11 +261,15 @@ class Journal:
                 )
             )
 
-    def _ask(self, position: int, execution: Execution) -> replay.ToolAnswer:
-        name, attempt = execution.call.name, self.writer.place.attempt
-        value = self._recorded(execution.call)
-        past, declared = self.writer.fold, execution.replay
-        return replay.tool_call(past, attempt, position, name, value, declared, execution.on_unknown)
+    def _ask(self, places: Sequence[tuple[int, Execution]]) -> list[replay.ToolAnswer]:
+        """What becomes of each call; a call knows what those before it take, though nothing is written yet."""
+        fold, attempt = self.writer.fold, self.writer.place.attempt
+        answers: list[replay.ToolAnswer] = []
+        for position, execution in places:
+            name, value = execution.call.name, self._recorded(execution.call)
+            declared, wish = execution.replay, execution.on_unknown
+            answers.append(replay.tool_call(fold, attempt, position, name, value, declared, wish, batch=answers))
+        return answers
 
     def _recorded(self, call: ToolCall) -> JsonValue:
         """A call's input as its intent holds it: a replay compares like with like."""
@@ -279,12 +303,15 @@ class Journal:
             case replay.Resolved(past):
                 return await self._store(name, as_resolved(past), "resolved")
             case replay.RunAgain(key, intent) if intent is not None:
+                # No record comes before the tool starts: only a read can tell that a newer claim took over.
+                await self.writer.confirm_tail()
+                self._begun.add(intent)
                 return await self._run(position, execution, key, intent, "re-ran")
             case replay.RunAgain(key, _) | replay.Live(key):
                 intent_record = await self.writer.append(
                     ToolIntent(
-                        position=position, name=name, input=call.input, replay=execution.replay or "unsafe",
-                        key=key, call_id=call.id,
+                        position=position, name=name, input=self._recorded(call),
+                        replay=execution.replay or "unsafe", key=key, call_id=call.id,
                     ),
                     what=f"the input of {name}",
                 )  # fmt: skip
@@ -293,8 +320,11 @@ class Journal:
 
     async def _run(self, position: int, execution: Execution, key: str, intent: int, how: How) -> ToolOutcome | Halted:
         name, place = execution.call.name, self.writer.place
+        ended = False
 
         async def emit(chunk: object) -> None:
+            if ended:
+                raise UsageError(f"{name} has ended: what it emits now would be recorded after its result")
             await self.writer.append(
                 ToolPartial(intent=intent, output=codec.encode(chunk, f"{name} partial output")),
                 what=f"partial output of {name}",
@@ -311,8 +341,12 @@ class Journal:
             if execution.on_unknown == "halt":
                 return Halted(self.writer.fold.intents[intent], str(error))
             ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
+        except JournalError:
+            raise  # of `emit`: the journal's own trouble is not the tool's
         except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
             ending = {"error": error_info(error)}
+        finally:
+            ended = True
         seam("inside_tool", place.iteration, name)
         record = ToolResult.model_validate({"position": position, "intent": intent, "ms": _since(begun), **ending})
         return await self._store(name, record, how)
@@ -362,7 +396,7 @@ class Journal:
         return self._position - 1
 
     def _check(self) -> None:
-        signal = self.writer.settled or self._stopped
+        signal = self.writer.settled or self._stopped or self._drifted
         if signal is not None:
             raise signal
 
@@ -379,6 +413,10 @@ class Journal:
             yield
         except Signal as signal:
             self.writer.settle(signal)
+            raise
+        except _DRIFT as error:
+            # Whoever swallows it must not go on as if nothing had happened.
+            self._drifted = self._drifted or error
             raise
         finally:
             self._busy = False

@@ -14,7 +14,7 @@ from agentbook.broker.outcomes import ShortRead, Stored
 from agentbook.errors import JournalTruncated, RunEnded
 from agentbook.journal import memo
 from agentbook.journal.fold import Fold
-from agentbook.journal.records import Commit, Purged, Record, decode
+from agentbook.journal.records import Claim, Commit, Purged, Record, decode
 from agentbook.journal.spill import fetch, filled, is_blob
 
 _CACHED_FOLDS = 256
@@ -127,15 +127,15 @@ async def read_memo(connection: Connection, run: str, step: str, remembered: Sto
 
 async def _from_head(connection: Connection, subject: str, run: str, tail: Stored, head: int | None) -> Fold:
     stored = await _read(connection, subject, tail, head or 1)
+    first = decode(stored[0].data, stored[0].seq)
+    named = head if head is not None else first.head if isinstance(first, Claim) else None
+    if (named is not None and named != first.seq) or not isinstance(first, Claim):
+        raise JournalTruncated(
+            f"journal head missing: run {run} began at record {named or 'unknown'}, the first one there is "
+            f"{first.seq}. It cannot be resumed safely; start it under another id."
+        )
     fold = Fold()
     await _add(connection, fold, stored)
-    first = stored[0].seq
-    named = head if head is not None else fold.holder.head if fold.holder else None
-    if (named is not None and named != first) or fold.holder is None:
-        raise JournalTruncated(
-            f"journal head missing: run {run} began at record {named or 'unknown'}, the first one there is {first}. "
-            "It cannot be resumed safely; start it under another id."
-        )
     return fold
 
 

@@ -113,8 +113,8 @@ def _decide(holding: Holding, fold: Fold) -> None:
     place, holder = holding.place, fold.holder
     if holder is None:
         return
-    newest = (holder.iteration, holder.attempt, holder.dispatch)
-    if newest > (place.iteration, place.attempt, holding.dispatch):
+    newest = (holder.iteration, holder.attempt)
+    if newest > (place.iteration, place.attempt) or holder.dispatch > holding.dispatch:
         raise Stale(f"run {place.run}: iteration {newest[0]}, attempt {newest[1]} is under way")
     if fold.advancing is not None and fold.advancing.iteration >= place.iteration:
         raise Committed(fold.advancing.seq)

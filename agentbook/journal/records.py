@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json
 
-from agentbook.errors import FormatVersion, JournalError
+from agentbook.errors import FormatVersion, JournalError, ValueNotJournalable
 
 VERSION = 1
 
@@ -25,7 +25,7 @@ _ENVELOPE = ("v", "kind", "run", "step", "iteration", "attempt", "claim", "n", "
 class _Part(BaseModel, frozen=True):
     """A piece of a record."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
 class ErrorInfo(_Part, frozen=True):
@@ -58,10 +58,10 @@ class Envelope(_Part, frozen=True):
     kind: str
     run: str = ""
     step: str = ""
-    iteration: int = 0
-    attempt: int = 1
+    iteration: int = Field(default=0, ge=0)
+    attempt: int = Field(default=1, ge=1)
     claim: str = ""
-    n: int = -1
+    n: int = Field(default=-1, ge=0)
     at: str = ""
     seq: int = Field(default=0, exclude=True)
 
@@ -77,8 +77,18 @@ class Envelope(_Part, frozen=True):
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        """One JSON object, UTF-8. Fields that were never set are left out."""
-        return self.__pydantic_serializer__.to_json(self, exclude_unset=True, by_alias=True)
+        """One JSON object, UTF-8. Fields that were never set are left out.
+
+        Raises:
+            ValueNotJournalable: a field holds NaN or an infinity, which JSON has no number for.
+        """
+        data = self.__pydantic_serializer__.to_json(self, exclude_unset=True, by_alias=True)
+        if b"NaN" in data or b"Infinity" in data:
+            try:
+                from_json(data, allow_inf_nan=False)
+            except ValueError:
+                raise ValueNotJournalable(f"a record of kind {self.kind}", "it holds NaN or an infinity") from None
+        return data
 
 
 class Claim(Envelope, frozen=True):
@@ -122,12 +132,15 @@ class _Outcome(Envelope, frozen=True):
     """A record that holds exactly one of several fields, and no null in place of the others."""
 
     one_of: ClassVar[tuple[str, ...]] = ()
+    may_be_null: ClassVar[tuple[str, ...]] = ("output",)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         given = [name for name in self.one_of if name in self.model_fields_set]
         if len(given) != 1:
             raise ValueError(f"{self.kind} holds exactly one of {', '.join(self.one_of)}, not {given or 'none'}")
+        if given[0] not in self.may_be_null and getattr(self, given[0]) is None:
+            raise ValueError(f"{self.kind}: {given[0]} is null")
         return self
 
 
@@ -284,7 +297,7 @@ def decode(data: bytes, seq: int) -> Record:
     fields = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
     if "v" not in fields:
         raise JournalError(f"record {seq} is not a journal record: it has no version")
-    if fields["v"] != VERSION:
+    if fields["v"] != VERSION or isinstance(fields["v"], bool):
         raise FormatVersion(
             f"record {seq} has format version {fields['v']!r}, this agentbook reads version {VERSION}: "
             "resume the run with the version that wrote it, or upgrade."
@@ -308,6 +321,6 @@ def from_fields(fields: dict[str, object], seq: int) -> Record:
         JournalError: they are not those of its kind.
     """
     try:
-        return _adapter.validate_python({**fields, "seq": seq})
+        return _adapter.validate_python({**fields, "seq": seq}, strict=True)
     except ValidationError as error:
         raise JournalError(f"record {seq} ({fields.get('kind')}) is malformed: {error}") from None

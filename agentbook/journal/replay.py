@@ -20,7 +20,7 @@ once: `Reuse`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -28,7 +28,7 @@ from pydantic import JsonValue
 from agentbook import codec
 from agentbook.errors import ReplayMismatch
 from agentbook.ids import call_key
-from agentbook.journal.fold import Fold, PastAttempt, PastCall
+from agentbook.journal.fold import Fold, PastCall
 from agentbook.journal.records import ModelResponse, OnUnknown, Replay, ToolIntent, ToolResult
 
 
@@ -123,6 +123,8 @@ def tool_call(
     value: JsonValue,
     declared: Replay | None,
     on_unknown: OnUnknown = "tell_model",
+    *,
+    batch: Sequence[ToolAnswer] = (),
 ) -> ToolAnswer:
     """What becomes of a tool call.
 
@@ -134,13 +136,14 @@ def tool_call(
         value: its input.
         declared: the tool's current declaration; None if it is not registered any more.
         on_unknown: what the tool wants where its outcome is unknown.
+        batch: the answers to the calls before it that run at the same time, and of which nothing is written yet.
 
     Raises:
         ReplayMismatch: another call is recorded at this position.
     """
     recorded = past.attempt(attempt).calls.get(position)
     if recorded is None:
-        return _fresh(past, attempt, position, name, value)
+        return _fresh(past, attempt, position, name, value, batch)
     if isinstance(recorded, ModelResponse) or not _same(recorded, name, value, past):
         raise ReplayMismatch(position, _shown(recorded), _rendered(name, value), _cause(past))
     if recorded.result is not None:
@@ -186,27 +189,29 @@ def resolved_before(past: Fold, attempt: int) -> list[PastCall]:
     ]
 
 
-def _fresh(past: Fold, attempt: int, position: int, name: str, value: JsonValue) -> ToolAnswer:
+def _fresh(
+    past: Fold, attempt: int, position: int, name: str, value: JsonValue, batch: Sequence[ToolAnswer]
+) -> ToolAnswer:
     honoured = {
         call.result.reused
         for call in past.attempt(attempt).tool_calls()
         if call.result is not None and call.result.reused is not None
-    }
+    } | {answer.result.seq for answer in batch if isinstance(answer, Reuse)}
     for call in past.earlier(attempt):
         if call.intent is None or call.intent.replay != "unsafe" or not _matches(call.intent, name, value):
             continue
         if call.result is not None and call.result.seq not in honoured:
             return Reuse(call.result)
-    return Live(_key(past, attempt, position, name, value))
+    return Live(_key(past, attempt, position, name, value, batch))
 
 
-def _key(past: Fold, attempt: int, position: int, name: str, value: JsonValue) -> str:
+def _key(past: Fold, attempt: int, position: int, name: str, value: JsonValue, batch: Sequence[ToolAnswer]) -> str:
     """The key of a call that runs now: inherited from an equal call of an earlier attempt, else new."""
     assert past.holder is not None, "a call has a claim"
     run, step, iteration = past.holder.run, past.holder.step, past.iteration
     if attempt == 1:
         return call_key(run, step, iteration, position)
-    taken = {intent.key for intent in _intents(past.attempt(attempt))}
+    taken = {intent.key for intent in _intents(past, attempt)} | set(_keys(past, batch))
     earlier = [call.intent for call in past.earlier(attempt) if call.intent is not None]
     for intent in sorted(earlier, key=lambda intent: _number(intent.key)):
         if intent.key not in taken and _matches(intent, name, value):
@@ -217,8 +222,21 @@ def _key(past: Fold, attempt: int, position: int, name: str, value: JsonValue) -
     return call_key(run, step, iteration, max(used, default=-1) + 1)
 
 
-def _intents(attempt: PastAttempt) -> Iterator[ToolIntent]:
-    return (call.intent for call in attempt.tool_calls() if call.intent is not None)
+def _intents(past: Fold, attempt: int) -> Iterator[ToolIntent]:
+    """The intents an attempt stands on: its own, and those of earlier attempts whose results it reuses."""
+    for call in past.attempt(attempt).tool_calls():
+        intent = call.intent or _reused_intent(call, past)
+        if intent is not None:
+            yield intent
+
+
+def _keys(past: Fold, batch: Sequence[ToolAnswer]) -> Iterator[str]:
+    """The keys that the calls before this one take."""
+    for answer in batch:
+        if isinstance(answer, Live | RunAgain):
+            yield answer.key
+        elif isinstance(answer, Reuse) and (original := past.intents[answer.result.intent].intent) is not None:
+            yield original.key
 
 
 def _number(key: str) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from pydantic import JsonValue
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from agentbook.errors import JournalTruncated
 from agentbook.journal.records import Commit
@@ -62,6 +62,11 @@ def restore(old: JsonValue, commit: Commit) -> JsonValue:
     raise JournalTruncated(
         f"the state of run {commit.run} at record {commit.seq} builds on record {delta['base']}, which is not there"
     )
+
+
+def copied(value: JsonValue) -> JsonValue:
+    """A copy: what is handed out may be changed in place, what is folded may not."""
+    return cast("JsonValue", from_json(to_json(value))) if isinstance(value, dict | list) else value
 
 
 def _grown(old: JsonValue, new: JsonValue) -> tuple[str, list[JsonValue]] | None:

@@ -94,9 +94,7 @@ def test_f3_a_stalled_holder_is_viewed_and_force_fences_it_and_it_wakes_to_nothi
 def test_a_dead_holder_is_replaced_by_attach_without_waiting_for_the_ack_wait(new_book, ledger):
     book = new_book(ack_wait=60.0)
     fault = Fault("inside_tool", tool="notify")
-    with crashlab.holder(
-        "agents.billing:agent", settings=book.settings, fault=fault, start="r", input="hi"
-    ) as child:
+    with crashlab.holder("agents.billing:agent", settings=book.settings, fault=fault, start="r", input="hi") as child:
         assert child.wait() == -signal.SIGKILL
     book.register(billing.agent)
     begun = time.monotonic()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ import agentbook
 from agentbook import Agent, ScriptedModel, ToolCall, tool
 from agentbook.book import Book, Run
 from agentbook.errors import ConfigError, RunConflict, RunNotFound, UsageError, ValueNotJournalable
+from agentbook.worker.registry import registration_of
 
 pytestmark = pytest.mark.live
 
@@ -35,6 +37,15 @@ def test_a_thread_starts_a_run_and_waits(book):
     for thread in threads:
         thread.join()
     assert answers == [HELLO] * 8
+
+
+def test_an_agent_is_registered_twice_at_once_and_served_once(book):
+    async def both():
+        await asyncio.gather(*(book.worker.register(registration_of(greeter())) for _ in range(2)))
+
+    book.service.submit(both()).result(10)
+    assert book.status()["types"] == ["greeter"]
+    assert book.start(greeter(), "hi").wait(20) == HELLO
 
 
 @pytest.mark.anyio
@@ -87,8 +98,10 @@ class Calls:
             "retry": run.retry,
             "journal": run.journal,
             "check": run.check,
+            "export": lambda: run.export(Path("never-written")),
             "graph": run.graph,
             "frame": run.frame,
+            "export": lambda: run.export(Path(book.settings.dir) / "run.jsonl"),
             "timeline": lambda: run.timeline,
             "info": lambda: run.info,
             "status": lambda: run.status,
@@ -109,13 +122,13 @@ class Calls:
 
 
 def public(kind):
-    return {name for name, value in vars(kind).items() if not name.startswith("_")}
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def test_the_table_of_calls_is_complete(book):
     calls = Calls(book, book.start(greeter(), "hi"))
     # They tell what this process knows, and wait for nothing.
-    immediate = {"status", "embedded"}
+    immediate = {"status", "embedded", "redact"}
     assert public(Book) - immediate == set(calls.book)
     assert public(Run) == set(calls.run)
 

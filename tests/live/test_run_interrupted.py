@@ -35,7 +35,6 @@ async def test_a_subscription_that_is_cancelled_at_any_moment_leaves_the_connect
     assert deaf is None
 
 
-@pytest.mark.xfail(strict=True, reason="a flush that times out leaves nats-py a cancelled pong: a late PONG deafens it")
 async def test_a_server_that_stood_still_for_longer_than_a_flush_waits_is_heard_again(own_server):
     connection = await connect(own_server.target, own_server.settings, provision=True)
     os.kill(own_server.pid, signal.SIGSTOP)
