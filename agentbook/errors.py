@@ -319,11 +319,38 @@ class HaltInFlight(AgentbookError):
 
 
 class HaltTooYoung(AgentbookError):
-    """The halted call may still be running; wait until it is older."""
+    """The halted call may still be running; wait until it is older.
+
+    Attributes:
+        subject: its key.
+        age: seconds since it was started; None if that is not known.
+        min_age: seconds that must have passed.
+    """
+
+    def __init__(self, subject: str, age: float | None, min_age: float) -> None:
+        known = "when it was started is not known" if age is None else f"it was started {age:.1f} s ago"
+        super().__init__(f"{subject} may still be running: {known}, min_age is {min_age:g} s. Try again later.")
+        self.subject = subject
+        self.age = age
+        self.min_age = min_age
 
 
 class AlreadyResolved(AgentbookError):
-    """The halt was resolved before, with another answer."""
+    """The halt was resolved before, with another answer, which stands.
+
+    Attributes:
+        subject: the call's key.
+        outcome: ``happened``, ``failed`` or ``did_not_happen``.
+        by: who said so.
+        when: RFC 3339 time at which they did.
+    """
+
+    def __init__(self, subject: str, outcome: str, by: str, when: str, said: str = "") -> None:
+        super().__init__(f"{subject} is resolved already: {by} said {outcome}{said} ({when}); that stands")
+        self.subject = subject
+        self.outcome = outcome
+        self.by = by
+        self.when = when
 
 
 class OutcomeUnknown(AgentbookError):

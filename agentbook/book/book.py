@@ -54,6 +54,7 @@ class Book:
         service: the loop of engine, worker and reads. It runs no user code.
         user: the loop of tools, models and handlers.
         connection: the service loop's connection.
+        redactor: knows what this book must not write.
     """
 
     def __init__(self, target: Target, settings: Settings, lease: Lease | None) -> None:
@@ -64,7 +65,7 @@ class Book:
         self._closed = False
         self._closing = threading.Lock()
         self._registered: dict[str, Agent] = {}
-        self._redactor = Redactor(settings.secrets)
+        self.redactor = Redactor(settings.secrets)
         self.service = Portal("agentbook-service")
         self.user = Portal("agentbook-user")
         try:
@@ -78,7 +79,7 @@ class Book:
     async def _open(self) -> None:
         self.connection = await connect(self.target, self.settings, provision=True)
         self._user_connection = await asyncio.wrap_future(self.user.submit(connect(self.target, self.settings)))
-        loops = Loops(self.connection, self._user_connection, self.user.loop, self._redactor)
+        loops = Loops(self.connection, self._user_connection, self.user.loop, self.redactor)
         self.worker = Worker(loops, self.settings, self.name)
         await self.worker.start()
         self.engine = Engine(self.connection, self.settings)
@@ -140,7 +141,7 @@ class Book:
             what="agent",
             type=what.name,
             code=what.code,
-            input=self._redactor.value(codec.encode(input, "input")),
+            input=self.redactor.value(codec.encode(input, "input")),
             created=now(),
             steps={"agent": StepSnapshot()},
         )
@@ -212,7 +213,7 @@ class Book:
         Raises:
             ConfigError: it is too short to be replaced.
         """
-        self._redactor.add(value, name)
+        self.redactor.add(value, name)
 
     def status(self) -> dict[str, object]:
         """The state of this book's parts, for people."""

@@ -6,11 +6,12 @@ import asyncio
 import concurrent.futures
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from agentbook import codec
+from agentbook.book.answers import NOT_GIVEN, answer_of, person
 from agentbook.book.display import show_live
 from agentbook.book.files import write
 from agentbook.book.following import records as following
@@ -22,11 +23,13 @@ from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
 from agentbook.engine.halts import halts_of
+from agentbook.engine.resolve import resolve
 from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
 from agentbook.journal.audit import audit
 from agentbook.journal.check import CheckReport
 from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
+from agentbook.journal.resolve import Answer
 from agentbook.journal.spill import fetch, filled, references
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot
@@ -158,6 +161,49 @@ class Run(Readable):
         """Begin the halted turn again, as a new attempt: safe calls run again, unsafe ones do not."""
         self.book.service.call(control.retry, self.book.connection, self.id)
 
+    def resolve(
+        self,
+        subject: str,
+        *,
+        value: object = NOT_GIVEN,
+        error: BaseException | str | None = None,
+        did_not_happen: bool = False,
+        evidence: str | None = None,
+        by: str | None = None,
+        min_age: float | timedelta | None = None,
+    ) -> None:
+        """Say how a call ended of which nobody knows it; once each halted call is resolved, the run goes on.
+
+        One record, and the first answer stands (JOURNAL.md, Resolution). The same answer again is fine.
+
+        Args:
+            subject: the call's key, as the halt says it.
+            value: it happened, and this is what it returned (None counts).
+            error: it failed, with this.
+            did_not_happen: it runs again, under the same key.
+            evidence: how you know, kept with the run.
+            by: who says so; you, if left out.
+            min_age: refuse if the call was started less than so many seconds ago. It must exceed the
+                longest time the tool can take, or a call that still runs is taken for dead.
+
+        Raises:
+            UsageError: not exactly one of value, error and did_not_happen.
+            NotHalted: no such call is open.
+            HaltInFlight: the run is not halted for it now.
+            HaltTooYoung: the call may still be running.
+            AlreadyResolved: somebody has said something else, which stands.
+            RunEnded: the run has ended.
+
+        Example:
+            >>> try:  # doctest: +SKIP
+            ...     run.wait()
+            ... except RunHalted as halted:
+            ...     run.resolve(halted.halt.subject, value="receipt 7", evidence="seen in the bank's ledger")
+        """
+        answer = answer_of(value, error, did_not_happen, by or person(), evidence)
+        age = min_age.total_seconds() if isinstance(min_age, timedelta) else min_age
+        self.book.service.call(self._resolve, subject, answer, age)
+
     @overload
     def journal(self, from_seq: int | None = None, follow: Literal[False] = False) -> list[Record]: ...
 
@@ -216,6 +262,9 @@ class Run(Readable):
         if versioned is None:
             raise RunNotFound(f"there is no run {self.id!r} in this book")
         return versioned.snapshot
+
+    async def _resolve(self, subject: str, answer: Answer, min_age: float | None) -> None:
+        await resolve(self.book.connection, self.id, subject, answer, redactor=self.book.redactor, min_age=min_age)
 
     async def _records(self, start: int) -> list[Record]:
         snapshot = await self._load()

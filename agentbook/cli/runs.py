@@ -1,8 +1,9 @@
-"""Commands about runs: ``runs show attach resume cancel retry graph``."""
+"""Commands about runs: ``runs show attach resume cancel retry resolve graph``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from json import loads
 from typing import Annotated, Literal
 
 import typer
@@ -19,7 +20,7 @@ GraphFormat = Literal["mermaid", "dot", "svg"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands about runs."""
-    for command in (runs, show, attach, resume, retry, cancel, graph):
+    for command in (runs, show, attach, resume, retry, cancel, resolve, graph):
         app.command()(command)
 
 
@@ -91,6 +92,30 @@ def cancel(
         handle = book.get(run)
         handle.cancel(reason)
         say(f"run {run} is {handle.status}")
+
+
+def resolve(
+    run: RunId,
+    subject: Annotated[str, typer.Argument(help="The key of the halted call, as `show` and the run's cause say it.")],
+    folder: Folder = None,
+    url: Url = None,
+    value: Annotated[str | None, typer.Option(help="It happened and returned this JSON.")] = None,
+    error: Annotated[str | None, typer.Option(help="It failed, with this text.")] = None,
+    did_not_happen: Annotated[bool, typer.Option("--did-not-happen", help="It runs again.")] = False,
+    evidence: Annotated[str | None, typer.Option(help="How you know; it is kept with the run.")] = None,
+    by: Annotated[str | None, typer.Option(help="Who says so; you, if left out.")] = None,
+    min_age: Annotated[float | None, typer.Option(help="Refuse if it started less than so many seconds ago.")] = None,
+) -> None:
+    """Say how a halted call ended; once each one is resolved, the run goes on."""
+    try:
+        given = {} if value is None else {"value": loads(value)}
+    except ValueError as wrong:
+        raise ConfigError(f"--value is JSON, a text needs quotes of its own: {wrong}") from None
+    with opened(folder, url) as book:
+        book.get(run).resolve(
+            subject, **given, error=error, did_not_happen=did_not_happen, evidence=evidence, by=by, min_age=min_age
+        )
+    say(f"run {run}: {subject} is resolved")
 
 
 def graph(

@@ -56,7 +56,7 @@ def advance(run: RunSnapshot, event: StepEvent, *, at: str) -> Accepted | Again 
     accepted = step.model_copy(
         update={
             "accepted_seq": event.journal_seq,
-            "head": event.head,
+            "head": step.head if event.head is None else event.head,
             "turns": step.turns + event.advancing,
             **_NEXT[event.type](step, event),
         }
@@ -124,6 +124,10 @@ def _paused(step: StepSnapshot, event: StepEvent) -> dict[str, object]:
     return {"status": "waiting", "wait": event.wait, "halt": None}
 
 
+def _resolved(step: StepSnapshot, event: StepEvent) -> dict[str, object]:
+    return {"status": "running", "dispatch": step.dispatch + 1, "wait": None, "halt": None}
+
+
 def _ended_as(status: Status) -> Callable[[StepSnapshot, StepEvent], dict[str, object]]:
     return lambda step, event: {"status": status, "wait": None, "halt": None}
 
@@ -134,6 +138,7 @@ _NEXT: dict[StepEventType, Callable[[StepSnapshot, StepEvent], dict[str, object]
     "step.aborted": _ended_as("aborted"),
     "step.failed": _ended_as("failed"),
     "step.paused": _paused,
+    "step.resolved": _resolved,
 }
 
 

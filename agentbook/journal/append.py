@@ -137,10 +137,10 @@ class Writer:
             except Lost:
                 raise self.settle(await self.fenced()) from None
 
-    async def append_claim(self, claim: Claim) -> Record:
-        """Store this writer's claim; `Lost` means that the tail moved and open decides again."""
+    async def append_claim(self, claim: Claim | Resolution, *, what: str = "the claim") -> Record:
+        """Store the record that fences, this writer's first; `Lost`: the tail moved, and its caller decides again."""
         async with self._lock:
-            return await self._append(claim, "the claim")
+            return await self._append(claim, what)
 
     async def confirm_tail(self) -> None:
         """Read the tail from the leader: a fenced holder must not spend a model call.

@@ -11,12 +11,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agentbook.errors import FormatVersion
-from agentbook.journal.records import Commit, ErrorInfo, Pause, Wait
+from agentbook.journal.records import Commit, ErrorInfo, Pause, Resolution, Wait
 from agentbook.protocol.snapshot import Status
 
 VERSION = 1
 
-StepEventType = Literal["step.continue", "step.completed", "step.aborted", "step.failed", "step.paused"]
+StepEventType = Literal[
+    "step.continue", "step.completed", "step.aborted", "step.failed", "step.paused", "step.resolved"
+]
 
 _OF_ACTION: dict[str, StepEventType] = {
     "continue": "step.continue",
@@ -27,11 +29,11 @@ _OF_ACTION: dict[str, StepEventType] = {
 
 
 class StepEvent(BaseModel):
-    """A step's holder ended or paused its iteration.
+    """A step's holder ended or paused its iteration, or somebody said how its halted calls ended.
 
     Attributes:
         journal_seq: the record it was built from: its identity and its order.
-        head: the sequence of the journal's first record.
+        head: the sequence of the journal's first record, where the record names it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +45,7 @@ class StepEvent(BaseModel):
     iteration: int
     attempt: int
     journal_seq: int
-    head: int
+    head: int | None = None
     error: ErrorInfo | None = None
     retriable: bool | None = None
     reason: str | None = None
@@ -99,8 +101,13 @@ def decode(data: bytes) -> StepEvent | RunEvent:
     return event
 
 
-def event_of(record: Commit | Pause) -> StepEvent:
-    """The event of a stored commit or pause."""
+def event_of(record: Commit | Pause | Resolution) -> StepEvent:
+    """The event of a stored commit or pause, or of the resolution that left no call halted."""
+    if isinstance(record, Resolution):
+        return StepEvent(
+            type="step.resolved", run=record.run, step=record.step, iteration=record.iteration,
+            attempt=record.attempt, journal_seq=record.seq,
+        )  # fmt: skip
     common = {
         "run": record.run, "step": record.step, "iteration": record.iteration, "attempt": record.attempt,
         "journal_seq": record.seq, "head": record.head, "wait": record.wait,

@@ -60,9 +60,7 @@ def test_the_last_step_to_complete_completes_the_run():
 def test_a_failed_step_fails_the_run_and_stops_its_other_steps():
     error = ErrorInfo(type="ValueError", message="no such order")
     run = accept(fresh("a", "b"), event("step.failed", 7, step="a", error=error, reason="restart_limit"))
-    assert run.final == Final(
-        status="failed", journal_seq=7, step="a", error=error, reason="restart_limit", at=AT
-    )
+    assert run.final == Final(status="failed", journal_seq=7, step="a", error=error, reason="restart_limit", at=AT)
     assert (run.steps["a"].status, run.steps["b"].status) == ("failed", "cancelled")
     assert run.steps["a"].turns == 0
 
@@ -90,6 +88,19 @@ def test_f10_halt_resume_halt_again_is_processed_each_time():
     assert run.status == "halted"
     run = accept(dispatched(run, ["agent"]), event("step.completed", 9))
     assert (run.status, run.steps["agent"].dispatch) == ("completed", 3)
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_f10_a_resolution_dispatches_the_same_attempt_also_before_the_engine_heard_of_the_halt(heard):
+    halt, resolution = event("step.paused", 3, reason="halt", cause="?"), event("step.resolved", 4)
+    resolution = resolution.model_copy(update={"head": None})
+    run = accept(accept(fresh(), halt), resolution) if heard else accept(fresh(), resolution)
+    step = run.steps["agent"]
+    assert (run.status, step.status, step.halt) == ("running", "running", None)
+    assert (step.iteration, step.attempt, step.dispatch, step.turns) == (0, 1, 2, 0)
+    assert step.head == (1 if heard else None)
+    assert isinstance(advance(run, halt, at=AT), Dropped)
+    assert isinstance(advance(run, resolution, at=AT), Again)
 
 
 def test_an_event_that_was_accepted_before_is_ensured_again_even_on_the_run_it_ended():
@@ -169,6 +180,9 @@ class Model:
             self.dispatches += happened.wait is None
         elif happened.type == "step.paused":
             self.standing = "halted" if happened.reason in ("halt", "parked") else "waiting"
+        elif happened.type == "step.resolved":
+            self.standing = "running"
+            self.dispatches += 1
         else:
             self.standing = happened.type.removeprefix("step.")
         return "accepted"
@@ -216,7 +230,10 @@ def play(moves):
 events = st.builds(
     event,
     st.sampled_from(
-        ["step.continue"] * 5 + ["step.paused"] * 3 + ["step.completed", "step.aborted", "step.failed"]
+        ["step.continue"] * 5
+        + ["step.paused"] * 3
+        + ["step.resolved"] * 2
+        + ["step.completed", "step.aborted", "step.failed"]
     ),
     st.integers(1, 12),
     iteration=st.integers(0, 3),
