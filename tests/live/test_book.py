@@ -42,8 +42,9 @@ def test_a_thread_starts_a_run_and_waits(book):
 def test_an_agent_is_registered_twice_at_once_and_served_once(book):
     async def both():
         await asyncio.gather(*(book.worker.register(registration_of(greeter())) for _ in range(2)))
+        return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("pull ")]
 
-    book.service.submit(both()).result(10)
+    assert book.service.submit(both()).result(10) == ["pull w-greeter"]
     assert book.status()["types"] == ["greeter"]
     assert book.start(greeter(), "hi").wait(20) == HELLO
 
