@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import JsonValue
@@ -16,33 +15,25 @@ from agentbook.errors import (
     CallLimit,
     ConcurrentUse,
     JournalError,
-    OutcomeUnknown,
-    PayloadTooLarge,
     ReplayMismatch,
     Signal,
-    UsageError,
-    ValueNotJournalable,
 )
 from agentbook.journal import halts, replay
 from agentbook.journal.append import Writer
-from agentbook.journal.calls import Binding, Execution, ToolCall, ToolFunction
-from agentbook.journal.endings import as_resolved, cut, error_info
+from agentbook.journal.calls import Execution, ToolCall, ToolFunction
 from agentbook.journal.halts import Halted
-from agentbook.journal.outcome import How, Moment, ToolOutcome, outcome_of
+from agentbook.journal.outcome import Moment, ToolOutcome
 from agentbook.journal.records import (
     Action,
     Commit,
     ErrorInfo,
-    Interruption,
     ModelResponse,
     OnUnknown,
     Pause,
     Replay,
-    ToolIntent,
-    ToolPartial,
-    ToolResult,
     Wait,
 )
+from agentbook.journal.running import ToolRunner, since
 from agentbook.journal.state import copied, store
 from agentbook.seams import seam
 
@@ -68,7 +59,7 @@ class Journal:
         self._max_calls = max_calls
         self._position = 0
         self._busy = False
-        self._begun: set[int] = set()
+        self._runner = ToolRunner(writer, self._tell)
         self._drifted: JournalError | None = None
         self._stopped: Signal | None = None
 
@@ -112,10 +103,10 @@ class Journal:
             past = replay.model_call(self.writer.fold, self.writer.place.attempt, position)
             if isinstance(past, replay.Recorded):
                 assert isinstance(past.record, ModelResponse)
-                self._end(position, "model", past.record.model, "replayed")
+                self._tell(Moment(position, "model", past.record.model, "replayed"))
                 return codec.decode(copied(past.record.response))
             await self.writer.confirm_tail()
-            self.observe(Moment(position, "model", name, "started"))
+            self._tell(Moment(position, "model", name, "started"))
             begun = time.perf_counter()
             answer = await request()
             record = await self.writer.append(
@@ -125,13 +116,13 @@ class Journal:
                     request=digest,
                     response=codec.encode(answer, "response"),
                     usage=usage(answer) if usage is not None else None,
-                    ms=_since(begun),
+                    ms=since(begun),
                 ),
                 what=f"the response of {name}",
             )
             assert isinstance(record, ModelResponse)
             seam("after_model", record.iteration, name)
-            self._end(position, "model", name, "ran")
+            self._tell(Moment(position, "model", name, "ran"))
             return codec.decode(copied(record.response))
 
     async def tool(
@@ -165,13 +156,13 @@ class Journal:
         """
         with self._using():
             places = [(self._take(), execution) for execution in executions]
-            answers = self._ask(places)
+            answers = self._runner.ask(places)
             if len(places) == 1:
-                return await self._unless_halted([await self._tool(*places[0], answers[0])])
+                return await self._unless_halted([await self._runner.run(*places[0], answers[0])])
             try:
                 async with asyncio.TaskGroup() as group:
                     running = [
-                        group.create_task(self._tool(position, execution, answer))
+                        group.create_task(self._runner.run(position, execution, answer))
                         for (position, execution), answer in zip(places, answers, strict=True)
                     ]
             except BaseExceptionGroup as several:
@@ -248,32 +239,7 @@ class Journal:
 
         A safe one ends in an error of type ``Cancelled``, an unsafe one is unknown.
         """
-        await self.writer.decide_pending()
-        for call in list(self.writer.fold.intents.values()):
-            intent = call.intent
-            if intent is None or not call.open:
-                continue
-            if intent.claim != self.writer.claim and intent.seq not in self._begun:
-                continue
-            await self.writer.append(
-                ToolResult.model_validate(
-                    {"position": call.position, "intent": intent.seq, **cut(intent.replay, call.partial)}
-                )
-            )
-
-    def _ask(self, places: Sequence[tuple[int, Execution]]) -> list[replay.ToolAnswer]:
-        """What becomes of each call; a call knows what those before it take, though nothing is written yet."""
-        fold, attempt = self.writer.fold, self.writer.place.attempt
-        answers: list[replay.ToolAnswer] = []
-        for position, execution in places:
-            name, value = execution.call.name, self._recorded(execution.call)
-            declared, wish = execution.replay, execution.on_unknown
-            answers.append(replay.tool_call(fold, attempt, position, name, value, declared, wish, batch=answers))
-        return answers
-
-    def _recorded(self, call: ToolCall) -> JsonValue:
-        """A call's input as its intent holds it: a replay compares like with like."""
-        return self.writer.redactor.value(codec.encode(call.input, f"the input of {call.name}"))
+        await self._runner.close_cut_calls()
 
     async def _unless_halted(self, ended: Sequence[ToolOutcome | Halted]) -> list[ToolOutcome]:
         """The outcomes; if a call halts the run, one pause for every such call instead."""
@@ -283,108 +249,12 @@ class Journal:
             raise halts.signal(pause, halted[0].call)
         return [each for each in ended if isinstance(each, ToolOutcome)]
 
-    async def _tool(self, position: int, execution: Execution, answer: replay.ToolAnswer) -> ToolOutcome | Halted:
-        call, name = execution.call, execution.call.name
-        match answer:
-            case replay.Recorded(record):
-                assert isinstance(record, ToolResult)
-                how: How = "reused" if record.reused is not None else "replayed"
-                return self._ended(position, outcome_of(name, self._original(record), how))
-            case replay.Reuse(result):
-                await self.writer.append(ToolResult(position=position, intent=result.intent, reused=result.seq))
-                return self._ended(position, outcome_of(name, result, "reused"))
-            case replay.Interrupted(intent, partial):
-                cause = "its holder died after starting it: it may have happened, it was not run again"
-                interrupted = Interruption(partial=list(partial), cause=cause)
-                record = ToolResult(position=position, intent=intent, interrupted=interrupted)
-                return await self._store(name, record, "interrupted")
-            case replay.Halt(past):
-                return Halted(past)
-            case replay.Resolved(past):
-                return await self._store(name, as_resolved(past), "resolved")
-            case replay.RunAgain(key, intent) if intent is not None:
-                # No record comes before the tool starts: only a read can tell that a newer claim took over.
-                await self.writer.confirm_tail()
-                self._begun.add(intent)
-                return await self._run(position, execution, key, intent, "re-ran")
-            case replay.RunAgain(key, _) | replay.Live(key):
-                intent_record = await self.writer.append(
-                    ToolIntent(
-                        position=position, name=name, input=self._recorded(call),
-                        replay=execution.replay or "unsafe", key=key, call_id=call.id,
-                    ),
-                    what=f"the input of {name}",
-                )  # fmt: skip
-                seam("after_intent", intent_record.iteration, name)
-                return await self._run(position, execution, key, intent_record.seq, "ran")
-
-    async def _run(self, position: int, execution: Execution, key: str, intent: int, how: How) -> ToolOutcome | Halted:
-        name, place = execution.call.name, self.writer.place
-        ended = False
-
-        async def emit(chunk: object) -> None:
-            if ended:
-                raise UsageError(f"{name} has ended: what it emits now would be recorded after its result")
-            await self.writer.append(
-                ToolPartial(intent=intent, output=codec.encode(chunk, f"{name} partial output")),
-                what=f"partial output of {name}",
-            )
-
-        binding = Binding(place.run, place.iteration, position, key, emit)
-        self.observe(Moment(position, "tool", name, "started"))
-        begun = time.perf_counter()
-        ending: dict[str, object]
-        try:
-            output = codec.encode(await execution.run(replace(execution.call, binding=binding)), "result")
-            ending = {"output": output}
-        except OutcomeUnknown as error:
-            if execution.on_unknown == "halt":
-                return Halted(self.writer.fold.intents[intent], str(error))
-            ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
-        except JournalError:
-            raise  # of `emit`: the journal's own trouble is not the tool's
-        except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
-            ending = {"error": error_info(error)}
-        finally:
-            ended = True
-        seam("inside_tool", place.iteration, name)
-        record = ToolResult.model_validate({"position": position, "intent": intent, "ms": _since(begun), **ending})
-        return await self._store(name, record, how)
-
-    async def _store(self, name: str, result: ToolResult, how: How) -> ToolOutcome:
-        try:
-            record = await self.writer.append(result, what=f"the result of {name}")
-        except (PayloadTooLarge, ValueNotJournalable) as error:
-            # The tool has run: what is stored instead must end the call, not start it again.
-            record = await self.writer.append(
-                ToolResult(position=result.position, intent=result.intent, error=error_info(error), ms=result.ms)
-            )
-        assert isinstance(record, ToolResult)
-        seam("after_result", record.iteration, name)
-        return self._ended(record.position, outcome_of(name, record, how))
-
-    def _original(self, record: ToolResult) -> ToolResult:
-        """The result itself, or the earlier attempt's that it reuses."""
-        if record.reused is None:
-            return record
-        original = self.writer.fold.intents[record.intent].result
-        assert original is not None
-        assert original.seq == record.reused
-        return original
-
-    def _partial(self, intent: int) -> list[JsonValue]:
-        return list(self.writer.fold.intents[intent].partial)
-
-    def _ended(self, position: int, outcome: ToolOutcome) -> ToolOutcome:
-        self._end(position, "tool", outcome.name, outcome.how)
-        return outcome
-
-    def _end(self, position: int, kind: Literal["model", "tool"], name: str, how: How) -> None:
-        if how in ("replayed", "reused"):
+    def _tell(self, moment: Moment) -> None:
+        if moment.how in ("replayed", "reused"):
             self.replayed += 1
-        elif how in ("ran", "re-ran"):
+        elif moment.how in ("ran", "re-ran"):
             self.ran += 1
-        self.observe(Moment(position, kind, name, how))
+        self.observe(moment)
 
     def _take(self) -> int:
         if self._position >= self._max_calls:
@@ -420,10 +290,6 @@ class Journal:
             raise
         finally:
             self._busy = False
-
-
-def _since(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1000, 3)
 
 
 def _ignore(_: Moment) -> None:
