@@ -18,7 +18,7 @@ from agentbook.book.following import records as following
 from agentbook.book.info import RunInfo, RunResult, info_of
 from agentbook.book.portal import closed, refuse_on_our_loops
 from agentbook.book.reading import Readable
-from agentbook.book.stopping import stop_button
+from agentbook.book.stopping import detached, stop_button
 from agentbook.book.watch import until
 from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
@@ -96,7 +96,7 @@ class Run(Readable):
                 raise  # the run's own error, not ours
             raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._detached()) from None
+            raise KeyboardInterrupt(detached(self.id)) from None
         finally:
             future.cancel()
 
@@ -116,15 +116,9 @@ class Run(Readable):
             except asyncio.CancelledError:
                 if not pressed():
                     raise
-                raise KeyboardInterrupt(self._detached()) from None
+                raise KeyboardInterrupt(detached(self.id)) from None
             finally:
                 future.cancel()
-
-    def _detached(self) -> str:
-        return (
-            f"this cell no longer waits for run {self.id}, which goes on. Wait again with `await run`, "
-            "look with `run`, end it with `run.cancel()`."
-        )
 
     def result(self) -> RunResult:
         """Wait for the run to end, and tell how it went. Raises as `wait`."""

@@ -39,6 +39,14 @@ def stop_button() -> Generator[Callable[[], bool]]:
             signal.signal(signal.SIGINT, before)
 
 
+def detached(run: str) -> str:
+    """What the stop button did, and how to go on."""
+    return (
+        f"this cell no longer waits for run {run}, which goes on. Wait again with `await run`, "
+        "look with `run`, end it with `run.cancel()`."
+    )
+
+
 def _in_the_task_of_a_cell() -> bool:
     if "ipykernel" not in sys.modules or threading.current_thread() is not threading.main_thread():
         return False

@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 import agentbook
 from agentbook.authoring import Agent
 from agentbook.book import Book, Run
+from agentbook.book.stopping import detached
 from agentbook.broker import local
 from agentbook.errors import AgentbookError, RunConflict
 from agentbook.notebook.arguments import Arguments
@@ -191,6 +192,9 @@ async def _waited(run: Run) -> object:
         return await run
     except AgentbookError as error:
         raise UsageError(str(error)) from None
+    except asyncio.CancelledError:
+        # Nothing but the stop button cancels a cell; it may have been pressed before `await run` could see it.
+        raise KeyboardInterrupt(detached(run.id)) from None
     finally:
         if run.info.status in TERMINAL:
             # In this cell still: what comes after it is dropped by tools that execute notebooks.
