@@ -1,4 +1,10 @@
-"""The live view of a run: one follower for each run, however many widgets show it."""
+"""The live view of a run: one follower for each run, however many widgets show it.
+
+A display is two outputs: the widget, and the timeline as it stands, which a saved notebook shows
+where no kernel runs. In one output they would compete: JupyterLab prefers the widget, also when
+there is none any more, and says "Loading widget…" for ever; and to replace the static part
+would make the widget anew under its reader's hands.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +15,17 @@ from weakref import WeakKeyDictionary
 
 from agentbook.book import Book, Run
 from agentbook.notebook.live import LiveTimeline
-from agentbook.notebook.widgets import TimelineWidget, display_bundle
+from agentbook.notebook.widgets import TimelineWidget, display_bundle, display_widget
+from agentbook.views.timeline import Timeline
 
 log = logging.getLogger(__name__)
+
+_SAVED = "agentbook-saved"
+_OUTPUT = ".jp-OutputArea-child"
+_ONE_OF_THE_TWO = (
+    f"{_OUTPUT}:has(.agentbook-run):not(:has(.{_SAVED})) + {_OUTPUT}:has(.{_SAVED}),"
+    f"{_OUTPUT}:not(:has(.agentbook-run)):has(+ {_OUTPUT} .{_SAVED}){{display:none}}"
+)
 
 _followers: WeakKeyDictionary[Book, dict[str, LiveTimeline]] = WeakKeyDictionary()
 
@@ -25,13 +39,20 @@ def show(run: Run) -> Future[None]:
         A future that is done once that has happened.
     """
     live = _follower(run)
-    widget = TimelineWidget(run, live)
+    display_widget(TimelineWidget(run, live))
     place = uuid.uuid4().hex
-    display_bundle(widget.bundle(), place)
-    ended = live.on_end(lambda: display_bundle(widget.bundle_of(live.timeline), place, update=True))
+    display_bundle(_saved(run.timeline), place)
+    ended = live.on_end(lambda: display_bundle(_saved(live.timeline), place, update=True))
     replaced = run.book.service.submit(ended)
     replaced.add_done_callback(_report)
     return replaced
+
+
+def _saved(timeline: Timeline) -> dict[str, object]:
+    """A timeline as it stands, which hides while the widget before it is there, and hides that where it is not."""
+    bundle = timeline._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage] - IPython's name for it
+    html = f'<div class="{_SAVED}"><style>{_ONE_OF_THE_TWO}</style>{bundle["text/html"]}</div>'
+    return {**bundle, "text/html": html}
 
 
 def _follower(run: Run) -> LiveTimeline:

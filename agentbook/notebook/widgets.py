@@ -14,7 +14,6 @@ from agentbook.notebook.assets import module
 from agentbook.notebook.live import LiveTimeline
 from agentbook.views import messages
 from agentbook.views.style import stylesheet
-from agentbook.views.timeline import Timeline
 
 _keys = count()
 
@@ -37,18 +36,10 @@ class TimelineWidget(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return f"<timeline of {self._handle.id}>"
 
-    def bundle(self) -> dict[str, object]:
-        """What is displayed: the widget, and what shows where no kernel runs."""
-        return self.bundle_of(self._handle.timeline)
-
-    def bundle_of(self, timeline: Timeline) -> dict[str, object]:
-        """The same for a timeline that is here already."""
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         shown = super()._repr_mimebundle_()
         widget = dict(shown[0] if isinstance(shown, tuple) else shown or {})
-        return {**widget, **timeline._repr_mimebundle_(), "text/plain": repr(self._handle)}
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        return self.bundle()
+        return {**widget, "text/plain": repr(self._handle)}
 
     def _heard(self, _: object, message: dict[str, object], __: object) -> None:
         # The kernel calls this on whichever thread it likes: only hand the message over.
@@ -79,3 +70,8 @@ class TimelineWidget(anywidget.AnyWidget):
 def display_bundle(bundle: dict[str, object], place: str, *, update: bool = False) -> None:
     """Display a bundle, or replace the one displayed under that place. Callable from any thread."""
     display(bundle, raw=True, display_id=place, update=update)
+
+
+def display_widget(widget: TimelineWidget) -> None:
+    """Display a live view here."""
+    display(widget)

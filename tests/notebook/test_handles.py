@@ -152,7 +152,7 @@ def test_a_run_ends_with_no_further_cell_executed(kernel):
     kernel.open_gate("alone")
     (end,) = ended(kernel, "alone")
     assert executed == [each for each in kernel.heard if each.kind == "execute_input"]
-    assert end.content["transient"]["display_id"] == cell.displays[0]["transient"]["display_id"]
+    assert end.content["transient"]["display_id"] == cell.displays[1]["transient"]["display_id"]
 
 
 def test_a_run_goes_on_while_a_cell_blocks_the_kernel(kernel, ledger):
