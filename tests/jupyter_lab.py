@@ -42,6 +42,7 @@ class Lab:
         folder: everything it writes is below it.
         notebooks: the folder that it opens.
         store: the books' folder.
+        environment: of the server and its kernels.
     """
 
     def __init__(self, folder: Path, **environment: str) -> None:
@@ -56,7 +57,7 @@ class Lab:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._environment = {
+        self.environment = {
             **os.environ,
             "AGENTBOOK_DIR": str(self.store),
             "AGENTBOOK_SERVER_GRACE": "2",
@@ -80,7 +81,7 @@ class Lab:
         ]  # fmt: skip
         with (self.folder / "lab.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self.folder, env=self._environment, stdout=log, stderr=log, start_new_session=True
+                command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
         wait_until(self._answers, 60)
         return self
@@ -128,6 +129,7 @@ class NotebookPage:
 
     def __init__(self, page: Page, lab: Lab, name: str) -> None:
         self.page = page
+        self.name = name
         page.goto(lab.url(f"lab/workspaces/{name.partition('.')[0]}/tree/{name}?reset"))
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
         self.await_kernel()
@@ -166,6 +168,35 @@ class NotebookPage:
         """The stop button."""
         self.command("notebook:interrupt-kernel")
 
+    def seconds_to_interrupt(self, cell: Locator) -> float:
+        """Press the stop button: how long the page shows the cell as waiting after that."""
+        star = cell.locator(".jp-InputPrompt", has_text="*")
+        star.wait_for()
+        # Measured in the page, since each question from here takes its time on a busy machine.
+        return self.page.evaluate(
+            """async (prompt) => {
+              const began = performance.now();
+              void window.jupyterapp.commands.execute('notebook:interrupt-kernel');
+              while (prompt.textContent.includes('*')) await new Promise((later) => setTimeout(later, 5));
+              return (performance.now() - began) / 1000;
+            }""",
+            star.element_handle(),
+        )
+
+    def run_cell(self, begins: str) -> None:
+        """Run one cell."""
+        self.cell(begins).locator(".jp-InputArea-editor").click()
+        self.command("notebook:run-cell")
+
+    def save(self) -> None:
+        """Save the notebook."""
+        self.command("docmanager:save")
+        self.page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
+
+    def shut_down(self) -> None:
+        """Shut Down Kernel."""
+        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+
     def theme(self, name: str) -> None:
         """Change the theme: Light or Dark."""
         self.command("apputils:change-theme", theme=f"JupyterLab {name}")
@@ -184,4 +215,8 @@ class NotebookPage:
 
     def widget(self, begins: str) -> Locator:
         """The live timeline in a cell's output."""
-        return self.cell(begins).locator(".jp-OutputArea .agentbook-run").first
+        return self.cell(begins).locator(".agentbook-run:not(.agentbook-saved *)")
+
+    def saved(self, begins: str) -> Locator:
+        """The static timeline in a cell's output, which is visible where no kernel runs."""
+        return self.cell(begins).locator(".agentbook-saved .agentbook-run")

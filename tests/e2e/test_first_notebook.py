@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jupyter_lab import ROOT
+from playwright.sync_api import expect
 from processes import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -32,7 +33,7 @@ class Ledger:
 
     def __init__(self, lab):
         self.path = lab.store / "what-really-started.txt"
-        self.gate = Path(lab._environment["GATES"], "open")
+        self.gate = Path(lab.environment["GATES"], "open")
 
     def count(self, name):
         return self.path.read_text().split().count(name) if self.path.exists() else 0
@@ -55,6 +56,7 @@ def test_run_all_restart_mid_turn_run_all_again_repeats_nothing(lab, notebook, o
     widget.locator(".ab-running", has_text="notify").wait_for()
     before = ledger.counts()
     assert before == {"search_orders": 1, "refund": 1, "notify": 1, "model": 3}
+    widget.scroll_into_view_if_needed()
     shoot(page.page, "01-running")
 
     # The tool waits for the gate: whatever the restart hits, the turn is not over.
@@ -71,19 +73,19 @@ def test_run_all_restart_mid_turn_run_all_again_repeats_nothing(lab, notebook, o
 
     widget = page.widget(FIRST)
     widget.locator(".ab-state", has_text="completed").wait_for()
-    assert widget.locator(".ab-replayed", has_text="model").count() == 1
-    assert widget.locator(".ab-reran", has_text="notify").count() == 1
+    expect(widget.locator(".ab-replayed", has_text="model")).to_have_count(1)
+    expect(widget.locator(".ab-reran", has_text="notify")).to_have_count(1)
     widget.locator(".ab-toggle", has_text="turn 1").click()
-    assert widget.locator(".ab-ran", has_text="refund").count() == 1
+    expect(widget.locator(".ab-ran", has_text="refund")).to_have_count(1)
     first, *_, last = kernels(widget)
     assert first != last
     assert widget.locator(".ab-who small", has_text="claim").count() >= 4
-    print("FENCE", widget.inner_text())
+    expect(widget.locator(".ab-fence")).to_contain_text(f"{first} can write nothing more to this run")
 
     widget = page.widget(SECOND)
-    assert widget.locator(".ab-interrupted", has_text="refund").count() == 1
-    assert widget.locator(".ab-replayed", has_text="model").count() == 1
-    assert widget.locator(".ab-fence").count() == 1
+    expect(widget.locator(".ab-interrupted", has_text="refund")).to_have_count(1)
+    expect(widget.locator(".ab-replayed", has_text="model")).to_have_count(1)
+    expect(widget.locator(".ab-fence")).to_have_count(1)
     for theme in ("Light", "Dark"):
         page.theme(theme)
         for name, begins in (("first", FIRST), ("second", SECOND)):
