@@ -12,6 +12,9 @@ SUITE := $(wildcard tests notebooks)
 # nbval takes part only where there is a notebook; cells run on the venv's own kernel.
 NBVAL := $(if $(wildcard notebooks/*.ipynb),--nbval --nbval-current-env --nbval-cell-timeout 60 \
 	$(addprefix --nbval-sanitize-with ,$(wildcard notebooks/nbval.cfg)))
+LEFT_OUT := --ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False \
+	--ClearMetadataPreprocessor.enabled=True --ClearMetadataPreprocessor.clear_cell_metadata=False \
+	--ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec
 PYTEST := $(BIN)/python -m pytest -p tests.plugins.shares
 
 # pyright runs on node: the machine's, else one from a wheel (200 MB), so that nothing but the index is needed.
@@ -20,7 +23,7 @@ NODE := $(if $(shell command -v node 2>/dev/null),,'pyright[nodejs]')
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export AGENTBOOK_MAKE_STARTED := $(shell date +%s)
 
-.PHONY: setup lint types arrows test notebooks e2e crash demo lab
+.PHONY: setup lint types arrows test notebooks notebooks-update e2e crash demo lab
 
 setup: $(INSTALLED)
 
@@ -45,6 +48,14 @@ test: setup lint types arrows
 
 notebooks: setup
 	$(PYTEST) $(NBVAL) $(ARGS) notebooks
+
+# Written back with their outputs; what differs from run to run for no reason is left out, and the widgets' state,
+# with which nbconvert would show widgets instead of what stands for them.
+notebooks-update: setup
+	for notebook in notebooks/*.ipynb; do \
+	  store=$$(mktemp -d) && AGENTBOOK_DIR=$$store/store AGENTBOOK_SERVER_GRACE=1 $(BIN)/python -m nbconvert \
+	    --to notebook --inplace --execute $(LEFT_OUT) $$notebook && rm -rf $$store || exit 1; \
+	done
 
 e2e: setup
 	$(PYTEST) $(ARGS) tests/e2e
