@@ -24,6 +24,7 @@ from agentbook.broker.names import RUNS
 from agentbook.broker.target import Target
 from agentbook.broker.url import parse
 from agentbook.engine import control
+from agentbook.engine.purge import purge
 from agentbook.engine.service import Engine
 from agentbook.engine.start import start
 from agentbook.errors import ConfigError, RunNotFound, UsageError
@@ -202,6 +203,19 @@ class Book:
         """
         self._check_open()
         return self.service.call(self._runs, status, label, limit)
+
+    def purge(self, run_id: str) -> None:
+        """Remove an ended run for good: its records, values, memos, events and tasks.
+
+        Whoever still holds it can write nothing more. Its id is refused for 30 days.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UsageError: it has not ended: cancel it first.
+        """
+        self._check_open()
+        check_any_run_id(run_id)
+        self.service.call(purge, self.connection, run_id)
 
     def redact(self, value: str, name: str = "secret") -> None:
         """Keep a text out of everything this book writes from now on; a mark takes its place.

@@ -24,7 +24,7 @@ from agentbook.broker.names import JOURNAL
 from agentbook.engine import control
 from agentbook.engine.halts import halts_of
 from agentbook.engine.resolve import resolve
-from agentbook.errors import JournalTruncated, RunCancelledError, RunFailed, RunHalted, RunNotFound
+from agentbook.errors import JournalTruncated, RunCancelledError, RunEnded, RunFailed, RunHalted, RunNotFound
 from agentbook.journal.audit import audit
 from agentbook.journal.check import CheckReport
 from agentbook.journal.load import read_journal
@@ -80,6 +80,7 @@ class Run(Readable):
 
         Raises:
             RunFailed: it failed.
+            RunEnded: it was purged.
             RunHalted: it stopped and needs a person or other code; where a person must say how a call ended,
                 its `halt` is that call.
             RunCancelledError: it was cancelled.
@@ -290,6 +291,8 @@ class Run(Readable):
         """The run once it has ended, or needs a person or other code."""
         while True:
             snapshot = await until(self.book.connection, self.id, lambda run: run.ended or run.status == "halted")
+            if snapshot.status == "purged":
+                raise RunEnded(f"run {self.id} was purged: nothing of it is left")
             if snapshot.status != "halted":
                 return snapshot
             halts = await halts_of(self.book.connection, snapshot)

@@ -1,4 +1,4 @@
-"""Commands about runs: ``runs show attach resume cancel retry resolve graph``."""
+"""Commands about runs: ``runs show attach resume cancel retry purge resolve graph``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GraphFormat = Literal["mermaid", "dot", "svg"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands about runs."""
-    for command in (runs, show, attach, resume, retry, cancel, resolve, graph):
+    for command in (runs, show, attach, resume, retry, cancel, purge, resolve, graph):
         app.command()(command)
 
 
@@ -92,6 +92,20 @@ def cancel(
         handle = book.get(run)
         handle.cancel(reason)
         say(f"run {run} is {handle.status}")
+
+
+def purge(
+    run: RunId,
+    folder: Folder = None,
+    url: Url = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove an ended run for good: its records, values and events."""
+    if not yes:
+        typer.confirm(f"Remove everything that is stored of run {run}?", abort=True)
+    with opened(folder, url) as book:
+        book.purge(run)
+    say(f"run {run} is purged")
 
 
 def resolve(

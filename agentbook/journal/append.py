@@ -61,12 +61,14 @@ class _Pending:
         data: what is stored.
         whole: the same with its large values in place.
         what: whose record it is, for errors.
+        ttl: for how long it is kept, None for ever.
     """
 
     n: int
     data: bytes
     whole: bytes
     what: str
+    ttl: str | None
 
 
 class Lost(Exception):
@@ -137,10 +139,12 @@ class Writer:
             except Lost:
                 raise self.settle(await self.fenced()) from None
 
-    async def append_claim(self, claim: Claim | Resolution, *, what: str = "the claim") -> Record:
+    async def append_claim(
+        self, claim: Claim | Resolution | Purged, *, what: str = "the claim", ttl: str | None = None
+    ) -> Record:
         """Store the record that fences, this writer's first; `Lost`: the tail moved, and its caller decides again."""
         async with self._lock:
-            return await self._append(claim, what)
+            return await self._append(claim, what, ttl)
 
     async def confirm_tail(self) -> None:
         """Read the tail from the leader: a fenced holder must not spend a model call.
@@ -200,7 +204,7 @@ class Writer:
             # A cancelled caller left it undecided: its number belongs to it until it is decided.
             await self._decide(self._pending)
 
-    async def _append(self, record: Record, what: str) -> Record:
+    async def _append(self, record: Record, what: str, ttl: str | None = None) -> Record:
         place = self.place
         stamped = record.stamped(
             run=place.run, step=place.step, iteration=place.iteration, attempt=place.attempt,
@@ -208,7 +212,7 @@ class Writer:
         )  # fmt: skip
         whole = self.redactor.encoded(stamped.encode())
         data = await spill(self._connection, place.run, whole, what)
-        self._pending = _Pending(self._next, data, whole, what)
+        self._pending = _Pending(self._next, data, whole, what, ttl)
         return await self._decide(self._pending)
 
     async def _decide(self, pending: _Pending) -> Record:
@@ -234,6 +238,7 @@ class Writer:
                     pending.data,
                     expect=self.tail,
                     msg_id=f"{self.claim}.{pending.n}",
+                    ttl=pending.ttl,
                     timeout=min(5.0, left),
                 )
                 return ack.seq

@@ -18,6 +18,7 @@ from agentbook.journal.records import (
     InputPlaced,
     ModelResponse,
     Pause,
+    Purged,
     Record,
     Resolution,
     ToolIntent,
@@ -83,6 +84,8 @@ def _head(records: Sequence[Record]) -> Iterator[Violation]:
     if not records:
         return
     first = records[0]
+    if isinstance(first, Purged):
+        return  # a purge leaves nothing but its tombstone
     if not isinstance(first, Claim) or first.head is not None:
         named = first.head if isinstance(first, Claim) else "unknown"
         yield Violation(rule, first.seq, f"the journal began at record {named}, which is gone", (first,))

@@ -51,12 +51,20 @@ async def load(connection: Connection, run: str) -> Versioned | None:
     return Versioned(RunSnapshot.model_validate(fields), stored.seq)
 
 
-async def save(connection: Connection, snapshot: RunSnapshot, expect: int) -> Versioned | None:
-    """Store a run's next snapshot; None if another writer came first."""
-    return await _write(connection, snapshot, expect)
+async def save(
+    connection: Connection, snapshot: RunSnapshot, expect: int, *, ttl: str | None = None
+) -> Versioned | None:
+    """Store a run's next snapshot; None if another writer came first.
+
+    Args:
+        ttl: for how long it is kept; None for ever.
+    """
+    return await _write(connection, snapshot, expect, ttl)
 
 
-async def _write(connection: Connection, snapshot: RunSnapshot, expect: int) -> Versioned | None:
+async def _write(
+    connection: Connection, snapshot: RunSnapshot, expect: int, ttl: str | None = None
+) -> Versioned | None:
     subject = connection.names.run(snapshot.run)
     data = snapshot.encode()
     write = os.urandom(8).hex()
@@ -64,7 +72,7 @@ async def _write(connection: Connection, snapshot: RunSnapshot, expect: int) -> 
         try:
             ack = await store(
                 connection, subject, data,
-                what=f"the snapshot of run {snapshot.run}", expect=expect, headers={_WRITE: write},
+                what=f"the snapshot of run {snapshot.run}", expect=expect, ttl=ttl, headers={_WRITE: write},
             )  # fmt: skip
             return Versioned(snapshot, ack.seq)
         except WrongLastSequence:

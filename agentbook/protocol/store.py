@@ -17,12 +17,14 @@ async def store(
     what: str,
     expect: int | None = None,
     msg_id: str | None = None,
+    ttl: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Ack:
     """Publish one message, again while the server has not decided.
 
     Args:
         what: what it is, for the text of an error: ``the snapshot of run order-42``.
+        ttl: for how long it is kept; None for ever.
 
     Raises:
         WrongLastSequence: another message came first.
@@ -33,7 +35,7 @@ async def store(
         ConfigError: the connection may not publish there.
     """
     try:
-        return await connection.publish_decided(subject, data, expect=expect, msg_id=msg_id, headers=headers)
+        return await connection.publish_decided(subject, data, expect=expect, msg_id=msg_id, ttl=ttl, headers=headers)
     except Undecided as error:
         raise JournalUnavailable(
             f"the server did not decide {what} in time: {error}. Nothing is guessed; try again when it answers."

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from live.journal_steps import Step, outcome, through_proxy
+from typer.testing import CliRunner
 
 from agentbook import Agent, ScriptedModel, ToolCall, tool
 from agentbook.authoring import Tool
+from agentbook.cli.app import app
 from agentbook.errors import (
     AlreadyResolved,
     Committed,
@@ -563,3 +565,17 @@ def test_a_large_value_that_a_person_gives_reaches_the_model(book):
     run.resolve("r.agent.0.1", value="x" * 600_000)
     with pytest.raises(AlreadyResolved):
         run.resolve("r.agent.0.1", value="y" * 600_000)
+
+
+def test_the_command_says_how_a_call_ended(book, nats_server, monkeypatch):
+    run = charging_run(book, Charges(OutcomeUnknown("?")))
+    with pytest.raises(RunHalted):
+        run.wait(20)
+    monkeypatch.setenv("AGENTBOOK_NAMESPACE", book.settings.namespace)
+    command = ["resolve", "r", "r.agent.0.1", "--url", nats_server.url]
+    with pytest.raises(ConfigError, match="JSON"):
+        CliRunner().invoke(app, [*command, "--value", "receipt"], catch_exceptions=False)
+    said = CliRunner().invoke(app, [*command, "--value", '{"receipt": 7}', "--by", "ann", "--evidence", "asked"])
+    assert (said.exit_code, said.stdout) == (0, "run r: r.agent.0.1 is resolved\n")
+    assert run.wait(20) == "done"
+    assert reply_of(run)["output"] == {"receipt": 7}
