@@ -261,10 +261,11 @@ def test_a_purge_that_died_after_the_snapshot_is_finished_by_the_next(book, larg
     assert [record.kind for record in run.journal()] == ["purged"]
 
 
-def test_the_command_asks_before_it_purges(book, large, nats_server, monkeypatch):
+def test_the_command_asks_before_it_purges(book, large, monkeypatch):
     book.start(large, "q", run_id="r").wait(20)
     monkeypatch.setenv("AGENTBOOK_NAMESPACE", book.settings.namespace)
-    command = ["purge", "r", "--url", nats_server.url]
+    monkeypatch.setenv("AGENTBOOK_DURABILITY", "process")
+    command = ["purge", "r", "--dir", str(book.settings.dir)]
     refused = CliRunner().invoke(app, command, input="n\n")
     assert refused.exit_code == 1
     assert book.get("r").status == "completed"

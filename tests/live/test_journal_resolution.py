@@ -567,12 +567,13 @@ def test_a_large_value_that_a_person_gives_reaches_the_model(book):
         run.resolve("r.agent.0.1", value="y" * 600_000)
 
 
-def test_the_command_says_how_a_call_ended(book, nats_server, monkeypatch):
+def test_the_command_says_how_a_call_ended(book, monkeypatch):
     run = charging_run(book, Charges(OutcomeUnknown("?")))
     with pytest.raises(RunHalted):
         run.wait(20)
     monkeypatch.setenv("AGENTBOOK_NAMESPACE", book.settings.namespace)
-    command = ["resolve", "r", "r.agent.0.1", "--url", nats_server.url]
+    monkeypatch.setenv("AGENTBOOK_DURABILITY", "process")
+    command = ["resolve", "r", "r.agent.0.1", "--dir", str(book.settings.dir)]
     with pytest.raises(ConfigError, match="JSON"):
         CliRunner().invoke(app, [*command, "--value", "receipt"], catch_exceptions=False)
     said = CliRunner().invoke(app, [*command, "--value", '{"receipt": 7}', "--by", "ann", "--evidence", "asked"])
