@@ -66,6 +66,7 @@ async def open_journal(
     connection: Connection,
     holding: Holding,
     limits: Limits,
+    *,
     cache: FoldCache | None = None,
     redactor: Redactor | None = None,
     held: Callable[[], Awaitable[bool]] | None = None,

@@ -85,7 +85,14 @@ class TaskContext:
         self._raise_signal()
         if self._journal is None:
             try:
-                journal = await open_journal(self._connection, self._holding, self._limits, self._cache, self._redactor)
+                journal = await open_journal(
+                    self._connection,
+                    self._holding,
+                    self._limits,
+                    cache=self._cache,
+                    redactor=self._redactor,
+                    held=self._held,
+                )
             except (Committed, RestartLimit, ResumeHalt) as settled:
                 self.stop(settled)
                 await self._publish_again(settled.seq)

@@ -92,6 +92,7 @@ class Holder:
         self._work: asyncio.Task[None] | None = None
         self._signal: Signal | None = None
         self._stopping = False
+        self._asking = False
 
     @property
     def run(self) -> str:
@@ -141,7 +142,11 @@ class Holder:
         It may have waited in a process that stood still, or the holder's heartbeat was late. Only advice: who does
         not answer is fenced (ENGINE.md, Liveness).
         """
-        answer = await ask_holder(connection, self.run, self.dispatch.step)
+        self._asking = True  # our own answer would hide the other one's
+        try:
+            answer = await ask_holder(connection, self.run, self.dispatch.step)
+        finally:
+            self._asking = False
         if isinstance(answer, Answer):
             log.info("run %s: delivery %d left alone, %s has it", self.run, self._delivery.delivered, answer.worker)
         return isinstance(answer, Answer)
@@ -285,14 +290,11 @@ class Holder:
         return settlement
 
     async def _answer(self, question: Message) -> None:
-        """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where.
-
-        Before its claim a holder holds nothing, so it leaves the answer to the one that does.
-        """
-        claim = self._claim()
-        if claim is not None:
-            answer = Answer(worker=self._worker, claim=claim, position=self._position, since=self._since)
-            await self._loops.service.respond(question, answer.encode())
+        """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where."""
+        if self._asking:
+            return
+        answer = Answer(worker=self._worker, claim=self._claim() or "", position=self._position, since=self._since)
+        await self._loops.service.respond(question, answer.encode())
 
     def _interrupt(self, signal: Signal | None) -> None:
         """End the user's coroutine from the service loop."""
