@@ -143,7 +143,7 @@ def _shown_columns(count: int) -> list[int | None]:
 def _row(row: Row, columns: Sequence[int | None]) -> str:
     fence = "" if row.fence is None else _fence(row.fence, len(columns) + 2)
     live = " ab-live" if row.state == "live" else ""
-    who = f"<b><bdi>{escape(row.holder)}</bdi></b><small>{_terms(row.note)}</small>"
+    who = f"<b><bdi>{escape(row.holder)}</bdi></b> <small>{_terms(row.note)}</small>"
     return f'{fence}<tr><th class="ab-who{live}" scope="row">{who}</th>{"".join(_cells(row, columns))}</tr>'
 
 
@@ -179,7 +179,7 @@ def _chip(chip: Chip) -> str:
     key = "" if chip.key is None else f" Key: {chip.key}"
     return (
         f'<td class="ab-chip ab-{chip.state}{cursor}" title="{escape(record + word.meaning + key)}">'
-        f"{sign}<b><bdi>{escape(chip.name)}</bdi></b>{declared}<small>{word.sign} {escape(chip.note)}</small></td>"
+        f"{sign}<b><bdi>{escape(chip.name)}</bdi></b>{declared} <small>{word.sign} {escape(chip.note)}</small></td>"
     )
 
 

@@ -57,7 +57,8 @@ TERMS: dict[str, str] = {
     "turn": "A turn is one round of the agent: it ends with one commit.",
     "holder": "A holder is the process that works on the run; there is one at a time.",
     "claim": "A claim is the record with which a holder takes the run over: from then on only that holder can write.",
-    "record": "A record is one numbered entry of the run's journal; once stored it never changes.",
+    "record": "A record is one numbered entry of the run's journal; once stored it never changes. "
+    "All runs of a book share the numbers, so a run need not begin at 1.",
     "position": "A position is the number of a call within its turn: "
     "when the turn is replayed, the same call stands at the same position.",
     "fence": "A fence is what a new claim does to the older one: "
