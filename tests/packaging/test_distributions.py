@@ -1,25 +1,14 @@
-"""What a built sdist and wheel hold: the package and the widgets, and nothing that develops them."""
+"""What a built sdist and wheel hold: the package, the widgets and the notebooks, and nothing that develops them."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-def build(source: Path, kind: str, into: Path) -> Path:
-    """Build one distribution of a source tree, without the network."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(into)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
-    (built,) = into.glob("*.whl" if kind == "wheel" else "*.tar.gz")
-    return built
+from distributions import ROOT, build
 
 
 def files_of(wheel: Path) -> set[str]:
@@ -38,10 +27,22 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
 
 
-def test_the_wheel_holds_the_package_and_each_widget_module(wheel: Path) -> None:
+def shipped(folder: str, *patterns: str) -> set[str]:
+    """The names of the files that are shipped of a folder."""
+    return {path.name for pattern in patterns for path in (ROOT / folder).glob(pattern)}
+
+
+WIDGETS = shipped("widgets", "*.js", "*.css")
+NOTEBOOKS = shipped("notebooks", "*.ipynb")
+
+
+def test_the_wheel_holds_the_package_the_widgets_and_the_notebooks(wheel: Path) -> None:
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "agentbook").rglob("*.py")}
-    widgets = {f"agentbook/_widgets/{path.name}" for path in (ROOT / "widgets").glob("*.js")}
-    assert files_of(wheel) == package | widgets | {"agentbook/py.typed"}
+    widgets = {f"agentbook/_widgets/{name}" for name in WIDGETS}
+    notebooks = {f"agentbook/_notebooks/{name}" for name in NOTEBOOKS}
+    assert {"timeline.js", "timeline.css"} <= WIDGETS
+    assert "01_first_agent.ipynb" in NOTEBOOKS
+    assert files_of(wheel) == package | widgets | notebooks | {"agentbook/py.typed"}
 
 
 def test_the_wheel_carries_the_licence_the_readme_and_its_extras(wheel: Path) -> None:
@@ -58,10 +59,12 @@ def test_the_wheel_carries_the_licence_the_readme_and_its_extras(wheel: Path) ->
 def test_the_sdist_holds_no_tests_and_no_development_files(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
-    plain = {name for name in names if not name.startswith(("agentbook/", "widgets/"))}
-    assert plain == {".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
-    widgets = {name for name in names if name.startswith("widgets/")}
-    assert widgets == {f"widgets/{path.name}" for path in (ROOT / "widgets").glob("*.js")}
+    ours = {name for name in names if not name.startswith("agentbook/")}
+    assert ours == {
+        ".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml",
+        *(f"widgets/{name}" for name in WIDGETS),
+        *(f"notebooks/{name}" for name in NOTEBOOKS),
+    }  # fmt: skip
 
 
 def test_a_wheel_from_the_sdist_is_the_wheel_from_the_tree(wheel: Path, sdist: Path, tmp_path: Path) -> None:
