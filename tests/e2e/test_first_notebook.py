@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ class Ledger:
 def kernels(widget):
     """The holders that a timeline names, in order."""
     return re.findall(r"kernel \d+", "\n".join(widget.locator(".ab-who b").all_inner_texts()))
+
+
+def test_before_anything_runs_it_shows_what_it_showed_its_authors(lab, open_notebook, shoot):
+    shutil.copy(ROOT / "notebooks" / NAME, lab.notebooks / f"shipped-{NAME}")
+    page = open_notebook(f"shipped-{NAME}")
+    saved = page.saved(SECOND)
+    saved.scroll_into_view_if_needed()
+    shoot(page.page, "04-shipped-light")
+    expect(saved.locator(".ab-interrupted")).to_be_visible()
+    expect(page.page.get_by_text("Loading widget").first).not_to_be_visible()
 
 
 def test_run_all_restart_mid_turn_run_all_again_repeats_nothing(lab, notebook, open_notebook, shoot):
