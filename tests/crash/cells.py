@@ -120,16 +120,22 @@ def committed(standing: Standing, iteration: int) -> bool:
 
 
 class Gate:
-    """Stops this process's user loop at its first claim; its service loop beats on."""
+    """Stops this process's user loop once its first claim is made and known; its service loop beats on."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
         self.released = threading.Event()
+        self._armed = True
 
     def __call__(self, reached: seams.Reached) -> None:
-        if reached.name == "after_claim" and not self.entered.is_set():
-            self.entered.set()
-            assert self.released.wait(40)
+        if reached.name == "after_claim" and self._armed:
+            self._armed = False
+            # Not here: only at its next await does the holder know its claim, and answer for it.
+            asyncio.get_running_loop().call_soon(self._stop)
+
+    def _stop(self) -> None:
+        self.entered.set()
+        assert self.released.wait(40)
 
 
 @contextmanager

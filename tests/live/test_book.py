@@ -89,6 +89,7 @@ class Calls:
             "attach": lambda: book.attach(run.id),
             "get": lambda: book.get(run.id),
             "runs": book.runs,
+            "purge": lambda: book.purge(run.id),
             "close": book.close,
         }
         self.run = {
@@ -97,9 +98,9 @@ class Calls:
             "cancel": run.cancel,
             "resume": run.resume,
             "retry": run.retry,
+            "resolve": lambda: run.resolve("r.agent.0.1", value="done"),
             "journal": run.journal,
             "check": run.check,
-            "export": lambda: run.export(Path("never-written")),
             "graph": run.graph,
             "frame": run.frame,
             "export": lambda: run.export(Path(book.settings.dir) / "run.jsonl"),
