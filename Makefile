@@ -15,7 +15,9 @@ NBVAL := $(if $(wildcard notebooks/*.ipynb),--nbval --nbval-current-env --nbval-
 LEFT_OUT := --ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False \
 	--ClearMetadataPreprocessor.enabled=True --ClearMetadataPreprocessor.clear_cell_metadata=False \
 	--ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec
-PYTEST := $(BIN)/python -m pytest -p tests.plugins.shares
+# Two at a time: the tests wait for processes more than they compute. Files stay whole, since they share servers.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -p tests.plugins.shares -n $(WORKERS) --dist loadfile
 
 # pyright runs on node: the machine's, else one from a wheel (200 MB), so that nothing but the index is needed.
 NODE := $(if $(shell command -v node 2>/dev/null),,'pyright[nodejs]')
@@ -34,6 +36,7 @@ $(INSTALLED): pyproject.toml
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check agentbook
 
 types: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
