@@ -68,9 +68,13 @@ def memo_name(step: str) -> str:
 
 
 def parse(data: bytes) -> Json | None:
-    """A memo's fields; None if it is of another version."""
-    stored = cast("Json", from_json(data))
-    return stored if stored.get("v") == VERSION else None
+    """A memo's fields; None if it is of another version, or none at all: it is only a cache."""
+    try:
+        stored: object = from_json(data)
+    except ValueError:
+        return None
+    fields = cast("Json", stored) if isinstance(stored, dict) else {}
+    return fields if fields.get("v") == VERSION else None
 
 
 def build(stored: Json) -> Memo | None:
