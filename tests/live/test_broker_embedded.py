@@ -244,7 +244,9 @@ def test_durability_disk_flushes_before_each_ack(settings, acquire, durability, 
 def test_credentials_are_random_in_a_private_file_and_on_no_command_line(settings, acquire):
     lease = acquire()
     folder = Folder(settings.dir)
-    for path in (folder.config, folder.state_file, folder.lock_file, folder.path / "lease.sock"):
+    # Elsewhere if the folder's own path is too long for a socket.
+    socket_path = Path(folder.read_state()["socket"])
+    for path in (folder.config, folder.state_file, folder.lock_file, socket_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     password = lease.target.password
