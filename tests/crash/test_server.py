@@ -27,6 +27,7 @@ def folder(tmp_path, monkeypatch):
     return Settings(dir=tmp_path / "store", durability="process", server_grace=GRACE, ack_wait=1)
 
 
+@pytest.mark.xfail(strict=True, reason="a flush waits its ten seconds out when the connection drops under it")
 @pytest.mark.parametrize("where", ["model", "tool"])
 def test_the_keeper_brings_a_killed_server_back_and_the_turn_goes_on(folder, where):
     reached, go_on = threading.Event(), threading.Event()
@@ -55,8 +56,10 @@ def test_the_keeper_brings_a_killed_server_back_and_the_turn_goes_on(folder, whe
         server = local.status(folder).server_pid
         os.kill(server, signal.SIGKILL)
         wait_until(lambda: local.status(folder).server_pid not in (None, server))
+        back = time.monotonic()
         go_on.set()
         assert run.wait(30) == "refunded"
+        assert time.monotonic() - back < 7
         assert starts == ["model", "tool"]
         assert len([record for record in run.journal() if record.kind == "claim"]) == 2
         assert local.status(folder).restarts == 1
