@@ -30,7 +30,7 @@ from agentbook.journal.check import CheckReport
 from agentbook.journal.load import read_journal
 from agentbook.journal.records import Commit, ModelResponse, Record, decode
 from agentbook.journal.resolve import Answer
-from agentbook.journal.spill import fetch, filled, references
+from agentbook.journal.spill import fetch, filled, reference, references
 from agentbook.protocol import runs
 from agentbook.protocol.snapshot import RunSnapshot
 from agentbook.views.facts import RunFacts
@@ -274,7 +274,7 @@ class Run(Readable):
         blobs: dict[str, bytes] = {}
         for record in records:
             for digest, name in references(record).items():
-                blobs[digest] = await fetch(self.book.connection, self.id, getattr(record, name))
+                blobs[digest] = await fetch(self.book.connection, self.id, reference(record, name))
         return snapshot, records, blobs
 
     async def _check(self) -> CheckReport:

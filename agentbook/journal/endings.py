@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from agentbook.errors import PayloadTooLarge, ValueNotJournalable
+from agentbook.journal.append import Writer
 from agentbook.journal.fold import PastCall
 from agentbook.journal.records import ErrorInfo, Interruption, Replay, ToolResult
 
@@ -37,6 +39,26 @@ def cut(declared: Replay, partial: Sequence[JsonValue]) -> dict[str, object]:
     if declared == "safe":
         return {"error": ErrorInfo(type="Cancelled", message="the run was cancelled")}
     return {"interrupted": Interruption(partial=list(partial), cause="cancelled")}
+
+
+async def append_result(writer: Writer, result: ToolResult, name: str) -> ToolResult:
+    """Store how a call ended; if that cannot be stored, what is known of it without its large value.
+
+    What is stored instead must end the call, not start it again, and an unknown outcome stays unknown.
+    """
+    try:
+        record = await writer.append(result, what=f"the result of {name}")
+    except (PayloadTooLarge, ValueNotJournalable) as error:
+        fields: dict[str, object] = {"position": result.position, "intent": result.intent, "ms": result.ms}
+        if result.interrupted is not None:
+            fields["interrupted"] = Interruption(
+                cause=f"{result.interrupted.cause}; its partial output is lost: {error}"
+            )
+        else:
+            fields["error"] = error_info(error)
+        record = await writer.append(ToolResult.model_validate(fields))
+    assert isinstance(record, ToolResult)
+    return record
 
 
 def _shortened(text: str) -> str:

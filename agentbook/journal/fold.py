@@ -25,6 +25,9 @@ from agentbook.journal.records import (
 )
 from agentbook.journal.state import restore
 
+_READ_OVERHEAD = 200
+"""Bytes of headers that a record brings along when it is read."""
+
 
 @dataclass(slots=True)
 class PastCall:
@@ -82,7 +85,7 @@ class Fold:
         bytes_since: bytes of records since then.
         intents: the iteration's tool calls that have an intent, by its sequence.
         purged: True once the run was purged.
-        unremembered: bytes of the records since the last memo; not part of what is remembered.
+        unremembered: bytes that reading the records since the last memo costs; not part of what is remembered.
         memo_size: bytes of the last memo that was written or weighed.
     """
 
@@ -123,7 +126,7 @@ class Fold:
         self.upto = record.seq
         self.head = record.seq if self.head is None else self.head
         self.bytes_since += size
-        self.unremembered += size
+        self.unremembered += size + _READ_OVERHEAD
         self.claims_in_row = self.claims_in_row + 1 if isinstance(record, Claim) else 0
         if record.kind in FENCING:
             self.fence = record.claim

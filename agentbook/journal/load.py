@@ -61,9 +61,7 @@ async def load(connection: Connection, run: str, step: str, head: int | None, ca
     if (run, step) in cache:
         tail = await connection.last(JOURNAL, subject)
     else:
-        tail, remembered = await asyncio.gather(
-            connection.last(JOURNAL, subject), connection.last(MEMO, connection.names.memo(run, step))
-        )
+        tail, remembered = await asyncio.gather(connection.last(JOURNAL, subject), _remembered(connection, run, step))
     if tail is None:
         if head is not None:
             raise JournalTruncated(
@@ -106,6 +104,12 @@ async def _from_memo(
         return None
     await _add(connection, found.fold, rest[1:])
     return found.fold
+
+
+async def _remembered(connection: Connection, run: str, step: str) -> Stored | None:
+    """The newest memo any replica holds; the leader's own answer would be a third longer, and no better."""
+    found = [stored async for stored in connection.read(MEMO, connection.names.memo(run, step))]
+    return found[-1] if found else None
 
 
 async def read_memo(connection: Connection, run: str, step: str, remembered: Stored | None) -> memo.Memo | None:

@@ -13,7 +13,7 @@ from agentbook.broker.connection import Connection
 from agentbook.errors import Committed, RestartLimit, Stale
 from agentbook.ids import new_claim_id
 from agentbook.journal.append import Lost, Place, Writer
-from agentbook.journal.endings import as_resolved
+from agentbook.journal.endings import append_result, as_resolved
 from agentbook.journal.fold import Fold
 from agentbook.journal.halts import Halted, cause, signal
 from agentbook.journal.handle import Journal
@@ -163,7 +163,8 @@ async def _close_earlier_attempts(writer: Writer, halting: frozenset[str]) -> No
     """A new attempt closes what earlier ones left open, and stops if a person must say how a call ended (Open 6)."""
     attempt = writer.place.attempt
     for call in resolved_before(writer.fold, attempt):
-        await writer.append(as_resolved(call))
+        assert call.intent is not None
+        await append_result(writer, as_resolved(call), call.intent.name)
     halted: list[Halted] = []
     for call in open_before(writer.fold, attempt):
         assert call.intent is not None
@@ -171,13 +172,9 @@ async def _close_earlier_attempts(writer: Writer, halting: frozenset[str]) -> No
         if unsafe and call.intent.name in halting:
             halted.append(Halted(call))
             continue
-        await writer.append(
-            ToolResult(
-                position=call.position,
-                intent=call.intent.seq,
-                interrupted=Interruption(partial=call.partial, cause="its holder died" if unsafe else "attempt ended"),
-            )
-        )
+        why = Interruption(partial=call.partial, cause="its holder died" if unsafe else "attempt ended")
+        closing = ToolResult(position=call.position, intent=call.intent.seq, interrupted=why)
+        await append_result(writer, closing, call.intent.name)
     if halted:
         pause = await writer.append(
             Pause(

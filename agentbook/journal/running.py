@@ -9,11 +9,11 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from agentbook import codec
-from agentbook.errors import JournalError, OutcomeUnknown, PayloadTooLarge, UsageError, ValueNotJournalable
+from agentbook.errors import JournalError, OutcomeUnknown, UsageError
 from agentbook.journal import replay
 from agentbook.journal.append import Writer
 from agentbook.journal.calls import Binding, Execution, ToolCall
-from agentbook.journal.endings import as_resolved, cut, error_info
+from agentbook.journal.endings import append_result, as_resolved, cut, error_info
 from agentbook.journal.halts import Halted
 from agentbook.journal.outcome import How, Moment, ToolOutcome, outcome_of
 from agentbook.journal.records import Interruption, ToolIntent, ToolPartial, ToolResult
@@ -47,11 +47,8 @@ class ToolRunner:
                 continue
             if intent.claim != self._writer.claim and intent.seq not in self._begun:
                 continue
-            await self._writer.append(
-                ToolResult.model_validate(
-                    {"position": call.position, "intent": intent.seq, **cut(intent.replay, call.partial)}
-                )
-            )
+            fields = {"position": call.position, "intent": intent.seq, **cut(intent.replay, call.partial)}
+            await append_result(self._writer, ToolResult.model_validate(fields), intent.name)
 
     def _recorded(self, call: ToolCall) -> JsonValue:
         """A call's input as its intent holds it: a replay compares like with like."""
@@ -126,14 +123,7 @@ class ToolRunner:
         return await self._store(name, record, how)
 
     async def _store(self, name: str, result: ToolResult, how: How) -> ToolOutcome:
-        try:
-            record = await self._writer.append(result, what=f"the result of {name}")
-        except (PayloadTooLarge, ValueNotJournalable) as error:
-            # The tool has run: what is stored instead must end the call, not start it again.
-            record = await self._writer.append(
-                ToolResult(position=result.position, intent=result.intent, error=error_info(error), ms=result.ms)
-            )
-        assert isinstance(record, ToolResult)
+        record = await append_result(self._writer, result, name)
         seam("after_result", record.iteration, name)
         return self._ended(record.position, outcome_of(name, record, how))
 

@@ -11,14 +11,16 @@ from pydantic_core import from_json, to_json
 from agentbook.broker.connection import Connection
 from agentbook.broker.outcomes import StreamFull, Undecided
 from agentbook.errors import JournalTruncated, JournalUnavailable, PayloadTooLarge
-from agentbook.journal.records import Record, from_fields
+from agentbook.journal.records import Interruption, Record, from_fields
 from agentbook.seams import seam
 
 INLINE_BYTES = 256 * 1024
 """A record larger than this, or than half of what the server accepts, is made smaller by spilling."""
 
 FIELDS = ("response", "output", "input", "state", "content", "value")
-"""Fields whose value may lie in the object store."""
+"""Fields whose value may lie in the object store. What an interrupted call had emitted may, too, as one list."""
+
+_INTERRUPTED = "interrupted"
 
 Json = dict[str, object]
 
@@ -52,6 +54,11 @@ async def spill(connection: Connection, run: str, data: bytes, what: str) -> byt
             break
         fields[name] = {"$blob": await store(connection, run, to_json(fields[name]), what)}
         data = to_json(fields)
+    interrupted = cast("Json | None", fields.get("interrupted"))
+    if len(data) > limit and interrupted is not None:
+        blob = await store(connection, run, to_json(interrupted["partial"]), what)
+        interrupted["partial"] = [{"$blob": blob}]
+        data = to_json(fields)
     seam("after_spill", cast("int", fields["iteration"]))
     return data
 
@@ -78,20 +85,20 @@ async def store(connection: Connection, run: str, value: bytes, what: str, *, na
     return {"sha256": digest, "size": len(value)}
 
 
-async def fetch(connection: Connection, run: str, blob: Json, *, name: str | None = None) -> bytes:
+async def fetch(connection: Connection, run: str, blob: object, *, name: str | None = None) -> bytes:
     """Read a value back and verify it; read once more before calling it missing.
 
     Raises:
         JournalTruncated: it is missing, or not what was stored.
     """
-    reference = cast("Json", blob["$blob"])
-    place = f"{run}/{name or reference['sha256']}"
+    wanted = cast("dict[str, Json]", blob)["$blob"]
+    place = f"{run}/{name or wanted['sha256']}"
     for _ in range(2):
         data = await connection.blobs.get(place)
-        if data is not None and hashlib.sha256(data).hexdigest() == reference["sha256"]:
+        if data is not None and hashlib.sha256(data).hexdigest() == wanted["sha256"]:
             return data
     raise JournalTruncated(
-        f"a value of run {run} ({reference['size']:,} bytes, object {place}) is missing from the object store or "
+        f"a value of run {run} ({wanted['size']:,} bytes, object {place}) is missing from the object store or "
         "damaged. The run cannot go on safely without it."
     )
 
@@ -99,17 +106,25 @@ async def fetch(connection: Connection, run: str, blob: Json, *, name: str | Non
 def references(record: Record) -> dict[str, str]:
     """The digests of a record's large values, and the fields they belong to."""
     found: dict[str, str] = {}
-    for name in FIELDS:
-        value = getattr(record, name, None) if name in record.model_fields_set else None
+    for name in (*FIELDS, _INTERRUPTED):
+        value = reference(record, name)
         if is_blob(value):
             found[str(cast("dict[str, Json]", value)["$blob"]["sha256"])] = name
     return found
 
 
+def reference(record: Record, name: str) -> object:
+    """What a record holds in a field that `references` names: what `fetch` reads its value by."""
+    value = getattr(record, name, None) if name in record.model_fields_set else None
+    if name == _INTERRUPTED and isinstance(value, Interruption):
+        return value.partial[0] if len(value.partial) == 1 else None
+    return value
+
+
 async def filled(connection: Connection, record: Record) -> Record:
     """A record with its values in place of references. Raises as `fetch`."""
     values = {
-        digest: await fetch(connection, record.run, cast("Json", getattr(record, name)))
+        digest: await fetch(connection, record.run, reference(record, name))
         for digest, name in references(record).items()
     }
     return filled_from(values, record)
@@ -122,5 +137,8 @@ def filled_from(values: Mapping[str, bytes], record: Record) -> Record:
         return record
     fields = cast("Json", from_json(record.encode()))
     for digest, name in wanted.items():
-        fields[name] = from_json(values[digest])
+        if name == _INTERRUPTED:
+            cast("Json", fields[name])["partial"] = from_json(values[digest])
+        else:
+            fields[name] = from_json(values[digest])
     return from_fields(fields, record.seq)
