@@ -201,15 +201,25 @@ class Wire:
             raise NotConnected(f"not connected ({error})") from None
 
     async def flush(self, timeout: float = 10) -> None:
-        """Wait until the server has seen everything sent so far, for at most `timeout` seconds."""
+        """Wait until the server has seen everything sent so far, or the connection drops; at most `timeout` seconds."""
+        if not self.up.is_set():
+            return  # nobody would answer; what is subscribed is sent again with the connection
         # Not nats-py's own: a pong for a flush that was given up finds a cancelled future, and ends its read loop.
         pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def dropped() -> None:
+            # nats-py forgets its pongs with the connection.
+            if not pong.done():
+                pong.set_result(False)
+
+        self.on_drop.add(dropped)
         try:
             await self._client._send_ping(pong)
+            await asyncio.wait([pong], timeout=timeout)
         except (nats.errors.Error, OSError, AssertionError, AttributeError):
             log.debug("flush", exc_info=True)
-            return
-        await asyncio.wait([pong], timeout=timeout)
+        finally:
+            self.on_drop.discard(dropped)
 
     async def close(self) -> None:
         """Close and leave no task behind."""

@@ -27,7 +27,6 @@ def folder(tmp_path, monkeypatch):
     return Settings(dir=tmp_path / "store", durability="process", server_grace=GRACE, ack_wait=1)
 
 
-@pytest.mark.xfail(strict=True, reason="a flush waits its ten seconds out when the connection drops under it")
 @pytest.mark.parametrize("where", ["model", "tool"])
 def test_the_keeper_brings_a_killed_server_back_and_the_turn_goes_on(folder, where):
     reached, go_on = threading.Event(), threading.Event()
