@@ -6,9 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("playwright", reason="no browser tests without playwright")
-
 from jupyter_lab import ARGUMENTS, CHROMIUM, Lab, NotebookPage
 from playwright.sync_api import sync_playwright
 from processes import wait_until

@@ -29,7 +29,8 @@ def hooks(kernel):
 def test_loading_twice_is_loading_once(kernel):
     once = hooks(kernel)
     assert once == "(1, ['Router', 'OutStream'], False)"
-    for code in ("%load_ext agentbook", "%reload_ext agentbook", "%reload_ext agentbook"):
+    by_hand = "import agentbook\nagentbook.load_ipython_extension(get_ipython())"
+    for code in ("%load_ext agentbook", "%reload_ext agentbook", "%reload_ext agentbook", by_hand):
         assert not kernel.execute(code).errors
         assert hooks(kernel) == once
     assert value_of_turn(kernel) == "'You said: hi'"

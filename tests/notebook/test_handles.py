@@ -134,6 +134,20 @@ def test_an_await_of_ones_own_task_is_cancelled_not_detached(kernel):
 
 
 @pytest.mark.parametrize(
+    "code", ["await asyncio.gather(run, run)", "await asyncio.create_task(asyncio.wait_for(run, 9))"]
+)
+def test_an_interrupt_of_tasks_that_wait_leaves_the_kernel_alive(kernel, code):
+    """A KeyboardInterrupt in a task that is not the cell's ends the kernel's loop."""
+    gate = f"tasks-{len(code)}"
+    start(kernel, gate, "-o run")
+    cell = interrupted(kernel, f"print('waiting')\n{code}")
+    assert "CancelledError" in cell.errors[0]
+    assert status(kernel, gate) == "'running'"
+    kernel.open_gate(gate)
+    assert kernel.value("await run") == "'done'"
+
+
+@pytest.mark.parametrize(
     "code", ["await asyncio.wait_for(run, 0.2)", "async with asyncio.timeout(0.2):\n    await run", "run.wait(0.2)"]
 )
 def test_a_time_out_of_ones_own_is_a_time_out(kernel, code):

@@ -56,7 +56,7 @@ def test_the_text_of_a_cell_is_the_message_as_it_is(kernel, body, wait):
         ("%%turn greeter --wait\n  \n", "the cell is empty: write the message to greeter below the first line"),
         ("%%turn nobody\nhi", "there is no agent 'nobody' in this notebook; the agents are: greeter, holder"),
         ("%%turn greeter --run done\nhi", "To begin another run, write another --run."),
-        ("%%turn greeter --run 'not an id'\nhi", "not an id"),
+        ("%%turn greeter --run 'cost $5, {book}'\nhi", "cost $5, {book}"),
         ("%timeline", "the following arguments are required: RUN. Write: %timeline RUN"),
         ("%timeline nothing", "there is no run 'nothing' in this book"),
         ("%graph nothing", "there is no run 'nothing' in this book"),
