@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from agentbook.authoring.running import running_call
 from agentbook.authoring.signatures import Signature
+from agentbook.authoring.threads import in_thread
 from agentbook.errors import ConfigError, OutcomeUnknown
 from agentbook.ids import check_name
 from agentbook.journal.calls import ToolCall
@@ -115,7 +116,7 @@ class Tool(Generic[P, R]):
                 if is_async(start):
                     result = start(*positional, **keywords)
                 else:
-                    result = await asyncio.to_thread(_in_thread, start, positional, keywords)
+                    result = await in_thread(start, positional, keywords)
                 # A plain function around an async one, such as a lambda, gives something to await as well.
                 return await result if inspect.isawaitable(result) else result
         except TimeoutError as error:
@@ -190,14 +191,6 @@ def _declared(
     on_unknown: OnUnknown,
 ) -> Tool[..., object]:
     return Tool(function, replay=replay, name=name, description=description, timeout=timeout, on_unknown=on_unknown)
-
-
-def _in_thread(function: Callable[..., object], positional: list[object], keywords: dict[str, object]) -> object:
-    try:
-        return function(*positional, **keywords)
-    except StopIteration as error:
-        # A future cannot carry StopIteration: whoever awaits it would wait for ever.
-        raise RuntimeError("the tool raised StopIteration") from error
 
 
 def _checked_name(function: object, name: str | None) -> str:

@@ -27,7 +27,7 @@ from agentbook.engine import control
 from agentbook.engine.purge import purge
 from agentbook.engine.service import Engine
 from agentbook.engine.start import start
-from agentbook.errors import ConfigError, RunNotFound, UsageError
+from agentbook.errors import ConfigError, RunNotFound, UsageError, ValueNotJournalable
 from agentbook.ids import check_any_run_id, check_run_id, new_run_id
 from agentbook.journal.instants import now
 from agentbook.journal.redact import Redactor
@@ -137,8 +137,10 @@ class Book:
         run = check_run_id(run_id) if run_id is not None else new_run_id()
         snapshot = RunSnapshot(
             run=run,
-            title=title,
-            labels=labels or {},
+            title=None if title is None else self._written("title", title),
+            labels={
+                self._written("labels", name): self._written("labels", text) for name, text in (labels or {}).items()
+            },
             what="agent",
             type=what.name,
             code=what.code,
@@ -228,6 +230,14 @@ class Book:
             ConfigError: it is too short to be replaced.
         """
         self.redactor.add(value, name)
+
+    def _written(self, field: str, text: str) -> str:
+        """A text as it is written: without secrets, and only if UTF-8 can carry it."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueNotJournalable(field, "it holds half of a surrogate pair, which UTF-8 cannot carry") from None
+        return self.redactor.text(text)
 
     def status(self) -> dict[str, object]:
         """The state of this book's parts, for people."""

@@ -54,7 +54,7 @@ class Portal:
         Raises:
             UsageError: called on one of the book's own loops, where waiting would hang.
         """
-        refuse_on_our_loops(getattr(function, "__name__", "this"))
+        refuse_on_our_loops("this call of a book or a run")
         future = self.submit(function(*args, **kwargs))
         try:
             return future.result()

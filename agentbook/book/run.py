@@ -139,7 +139,9 @@ class Run(Readable):
 
     def cancel(self, reason: str | None = None) -> None:
         """End the run now. Tools that run are cut; what they had started is recorded as unknown."""
-        self.book.service.call(control.cancel, self.book.connection, self.id, reason)
+        self.book.service.call(
+            control.cancel, self.book.connection, self.id, self.book.redactor.text(reason) if reason else None
+        )
 
     def resume(self, *, force: bool = False) -> str:
         """Make sure that a worker takes the run up, unless a live holder has it.

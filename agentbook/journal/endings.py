@@ -17,8 +17,12 @@ _ERROR_CHARACTERS = 16_384
 
 def error_info(error: BaseException) -> ErrorInfo:
     """An exception as it is stored."""
-    trace = "".join(traceback.format_exception(error, limit=-8))
-    return ErrorInfo(type=type(error).__name__, message=_shortened(str(error)), traceback=_shortened(trace))
+    kind = type(error).__name__
+    try:
+        text, trace = str(error), "".join(traceback.format_exception(error, limit=-8))
+    except Exception as broken:  # noqa: BLE001 - user code: whatever its `__str__` raises must not hide the error itself
+        text = trace = f"its text cannot be made: {type(broken).__name__}"
+    return ErrorInfo(type=kind, message=_shortened(text), traceback=_shortened(trace))
 
 
 def as_resolved(past: PastCall) -> ToolResult:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agentbook.broker.connection import Connection
 from agentbook.errors import Committed, RestartLimit, Stale
 from agentbook.ids import new_claim_id
-from agentbook.journal.append import Lost, Place, Writer
+from agentbook.journal.append import Lost, Place, Writer, fenced_by
 from agentbook.journal.endings import append_result, as_resolved
 from agentbook.journal.fold import Fold
 from agentbook.journal.halts import Halted, cause, signal
@@ -79,7 +79,7 @@ async def open_journal(
         held: asked when another claim came first, before this one is tried again: does its holder live?
 
     Raises:
-        Fenced: another claim came first, and its holder lives.
+        Fenced: a later delivery of this dispatch has claimed; or another claim came first, and its holder lives.
         Stale: a later iteration, attempt or dispatch is under way.
         Committed: the iteration has its commit, or this dispatch its pause.
         RestartLimit: too many claims in a row; the failure is committed.
@@ -124,6 +124,13 @@ def _decide(holding: Holding, fold: Fold) -> None:
         raise Committed(closed.seq)
     if isinstance(closed, Pause) and holder.dispatch == holding.dispatch:
         raise Committed(closed.seq)
+    if (
+        newest == (place.iteration, place.attempt)
+        and holder.dispatch == holding.dispatch
+        and holder.delivery > holding.delivery
+    ):
+        # This delivery's ack wait ran out while its process stood still; its successor may be live.
+        raise fenced_by(holder)
 
 
 def _claim(holding: Holding, fold: Fold) -> Claim:

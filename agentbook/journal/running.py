@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from agentbook import codec
-from agentbook.errors import JournalError, OutcomeUnknown, UsageError
+from agentbook.errors import JournalError, OutcomeUnknown, Signal, UsageError
 from agentbook.journal import replay
 from agentbook.journal.append import Writer
 from agentbook.journal.calls import Binding, Execution, ToolCall
@@ -114,7 +115,9 @@ class ToolRunner:
             ending = {"interrupted": Interruption(partial=self._partial(intent), cause=str(error))}
         except JournalError:
             raise  # of `emit`: the journal's own trouble is not the tool's
-        except Exception as error:  # noqa: BLE001 - what a tool raises is its result, whatever it is
+        except (Signal, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # noqa: BLE001 - what a tool raises is its result, SystemExit too
             ending = {"error": error_info(error)}
         finally:
             ended = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
@@ -125,7 +125,8 @@ class ModelRequest(_Frozen):
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON: the same for the same request in every process."""
-        return codec.digest(cast(JsonValue, self.model_dump(mode="json")))
+        # Encoded first: a model may send a number that JSON has no form for.
+        return codec.digest(codec.encode(self.model_dump(), "request"))
 
     @property
     def replies(self) -> int:

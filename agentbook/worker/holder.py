@@ -17,7 +17,7 @@ from agentbook import codec
 from agentbook.broker.connection import Connection
 from agentbook.broker.names import JOURNAL
 from agentbook.broker.pull import Delivery
-from agentbook.broker.wire import Message
+from agentbook.broker.wire import Message, Subscription
 from agentbook.errors import (
     AgentbookError,
     Fenced,
@@ -93,6 +93,7 @@ class Holder:
         self._signal: Signal | None = None
         self._stopping = False
         self._asking = False
+        self._answering: Subscription | None = None
 
     @property
     def run(self) -> str:
@@ -111,7 +112,7 @@ class Holder:
             return Settlement.LEAVE
         names = self._loops.service.names
         # Subscribed before the claim: whoever reads the claim can ask whether its holder lives.
-        answering = await self._loops.service.subscribe(names.holder(self.run, self.dispatch.step), self._answer)
+        self._answering = await self._loops.service.subscribe(names.holder(self.run, self.dispatch.step), self._answer)
         beating = asyncio.create_task(self._beat(heartbeat), name=f"heartbeat {self.run}")
         try:
             settlement = await self._handle(versioned.snapshot)
@@ -120,7 +121,7 @@ class Holder:
             beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beating
-            await answering.close()
+            await self._answering.close()
         return await self._settle(settlement)
 
     def stop(self) -> None:
@@ -217,7 +218,10 @@ class Holder:
             if self._signal is not None or self._stopping or _is_cancelled():
                 raise
             await context.fail(error, retriable=True)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises fails the attempt and is recorded
+        except Signal:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises fails the attempt and is recorded
+            # SystemExit and KeyboardInterrupt too: they would end the loop that every other run uses.
             await context.fail(error, retriable=not isinstance(error, AgentbookError))
         else:
             if context.claim is not None and not context.ended:
@@ -253,11 +257,16 @@ class Holder:
         if versioned is not None and versioned.snapshot.ended:
             self.cancel()
             return
+        if self._context is None:
+            return  # the user loop is blocked and has not begun: let the ack wait give the task to another
         tail = await self._tail()
         if tail is None or tail.claim == self._claim():
             await self._delivery.in_progress()
-        elif self._claim() is not None:
+        else:
             self._interrupt(fenced_by(tail))
+            # Its code may refuse to end; it must not pass for a live holder meanwhile.
+            if self._answering is not None:
+                await self._answering.close()
 
     async def _tail(self) -> Record | None:
         """The journal's last record once this holder has claimed, by the leader's word."""
@@ -291,8 +300,8 @@ class Holder:
 
     async def _answer(self, question: Message) -> None:
         """Answer the liveness question (ENGINE.md): who holds this step, under which claim, where."""
-        if self._asking:
-            return
+        if self._asking or self._context is None:
+            return  # not begun: another may take the step
         answer = Answer(worker=self._worker, claim=self._claim() or "", position=self._position, since=self._since)
         await self._loops.service.respond(question, answer.encode())
 

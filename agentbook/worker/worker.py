@@ -105,6 +105,7 @@ class Worker:
             while True:
                 await self._slots.acquire()
                 try:
+                    await self._user_loop_turns()
                     deliveries = await puller.fetch(1, self._patience())
                 except BaseException:
                     self._slots.release()
@@ -115,6 +116,10 @@ class Worker:
                     self._hold(kind, delivery, heartbeat)
         finally:
             await puller.close()
+
+    async def _user_loop_turns(self) -> None:
+        """Wait until the user loop runs: while user code blocks it, tasks are better left to others."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loops.user_loop))
 
     def _patience(self) -> float:
         """How long one fetch may keep a slot: types take turns where slots are few."""

@@ -78,6 +78,15 @@ async def test_a_late_delivery_is_stale_and_writes_nothing(step, late, newest):
     assert await step.records() == before
 
 
+async def test_a_delivery_that_expired_leaves_the_one_that_came_after_it_alone(step):
+    """It was in the hands of a process that stood still, past its ack wait."""
+    successor = await step.open(delivery=2)
+    with pytest.raises(Fenced, match="kernel 1"):
+        await step.open(delivery=1)
+    assert await step.kinds() == ["claim"]
+    await successor.model(answer)
+
+
 async def test_the_same_delivery_again_claims_again(step):
     first = await step.open(delivery=1)
     second = await step.open(delivery=2)
@@ -130,7 +139,8 @@ async def test_a_purged_journal_is_ended(step):
 async def claims(step, number, limits=LIMITS, **more):
     """Outcomes of so many deliveries whose holders die at once; the last one's."""
     result = None
-    for delivery in range(1, number + 1):
+    before = (await step.kinds()).count("claim")
+    for delivery in range(before + 1, before + number + 1):
         result = await outcome(step.open(limits=limits, delivery=delivery, **more))
     return result
 
@@ -162,7 +172,7 @@ async def test_the_lowest_restart_limits_let_a_step_start_and_no_holder_die_twic
 async def test_any_other_record_breaks_the_row_of_claims(step, between):
     place = {}
     await claims(step, 3)
-    journal = await step.open()
+    journal = await step.open(delivery=4)
     if between == "model":
         await journal.model(answer)
     elif between == "pause":
