@@ -9,10 +9,19 @@ from typing import cast
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
+from agentbook.codec.tags import TAG
 from agentbook.errors import ConfigError
 
 SHORTEST = 6
 """Characters of the shortest secret: a shorter one would cut ordinary text to pieces."""
+
+_OWN = frozenset(
+    {
+        "kind", "run", "step", "claim", "at", "name", "replay", "key", "action", "reason", "outcome", "mode",
+        "code", "request", "subjects", "id", "request_id", "inputs", "args", "wake_at", "wait",
+    }
+)  # fmt: skip
+"""Fields by which a record is read and its calls are told apart: no values of a tool, a model or a person."""
 
 
 class Redactor:
@@ -52,10 +61,14 @@ class Redactor:
         self._marks = dict(sorted(marks.items(), key=lambda pair: -len(pair[0])))
 
     def encoded(self, data: bytes) -> bytes:
-        """JSON without the secrets. Costs one search for each secret where there are none."""
+        """A record without the secrets. Costs one search for each secret where there are none.
+
+        Its own words stay, whatever is secret: a record without its kind, run or key could not be read.
+        """
         if not any(to_json(secret)[1:-1] in data for secret in self._marks):
             return data
-        return to_json(self._walk(cast("JsonValue", from_json(data))))
+        fields = cast("dict[str, JsonValue]", from_json(data))
+        return to_json({name: value if name in _OWN else self._walk(value) for name, value in fields.items()})
 
     def value(self, value: JsonValue) -> JsonValue:
         """A JSON value without the secrets."""
@@ -74,6 +87,10 @@ class Redactor:
             case list():
                 return [self._walk(item) for item in value]
             case dict():
-                return {self.text(key): self._walk(item) for key, item in value.items()}
+                # What the codec says of a value's type is no text of anybody's.
+                return {
+                    key if key.startswith("$") else self.text(key): item if key == TAG else self._walk(item)
+                    for key, item in value.items()
+                }
             case _:
                 return value
