@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +39,8 @@ from agentbook.worker.worker import Worker
 
 _STOP_SECONDS = 5.0
 _FREE_SECONDS = 1.0
-_opened: weakref.WeakSet[Book] = weakref.WeakSet()
-_newest: list[weakref.ref[Book]] = []
+_open: list[Book] = []
+"""Open books, oldest first. They are held here: a book nobody keeps a name for works on, and `current` finds it."""
 
 
 class Book:
@@ -74,8 +73,7 @@ class Book:
         except BaseException:
             self.close()
             raise
-        _opened.add(self)
-        _newest.append(weakref.ref(self))
+        _open.append(self)
 
     async def _open(self) -> None:
         self.connection = await connect(self.target, self.settings, provision=True)
@@ -247,7 +245,7 @@ class Book:
             "embedded": self.embedded,
             "connected": self.connection.connected,
             "durability": self.settings.durability if self.embedded else "as the server has it",
-            "engine": "healthy" if self.engine.healthy else f"not healthy: {self.engine.error}",
+            "engine": _health(self.engine),
             "worker": "healthy" if self.worker.healthy else f"not healthy: {self.worker.errors}",
             "types": self.worker.types,
             "holding": self.worker.holding,
@@ -264,6 +262,8 @@ class Book:
             if self._closed:
                 return
             self._closed = True
+            if self in _open:
+                _open.remove(self)
             self._wait_briefly(self._stop())
             opened = hasattr(self, "_user_connection")
             self.user.close(self._user_connection.close if opened else None, patience=_FREE_SECONDS)
@@ -348,11 +348,15 @@ def current() -> Book:
     Raises:
         UsageError: none is open.
     """
-    for reference in reversed(_newest):
-        book = reference()
-        if book is not None and book in _opened and not book._closed:  # pyright: ignore[reportPrivateUsage]
-            return book
-    raise UsageError("no book is open: call agentbook.open() first (in a notebook: %agentbook up)")
+    if _open:
+        return _open[-1]
+    raise UsageError("no book is open: write `%agentbook up` in a notebook, or agentbook.open() in a script")
+
+
+def _health(engine: Engine) -> str:
+    if engine.healthy:
+        return "healthy"
+    return "starting" if engine.error is None else f"not healthy: {engine.error}"
 
 
 def _labelled(snapshot: RunSnapshot, label: str | None) -> bool:
@@ -371,5 +375,5 @@ def _process_kind() -> str:
 @atexit.register
 def _close_all() -> None:
     """Give running tasks back at exit, so that the next process need not wait for them."""
-    for book in list(_opened):
+    for book in list(_open):
         book.close()

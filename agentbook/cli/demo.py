@@ -30,12 +30,16 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     crash: Annotated[
-        str,
-        typer.Option(metavar="SEAM[@TURN][:TOOL]", help=f"Where the first process is killed: {', '.join(seams())}."),
-    ] = _DEFAULT_FAULT,
+        str | None,
+        typer.Option(
+            metavar="SEAM[@TURN][:TOOL]",
+            help=f"Where the first process is killed: {', '.join(seams())}.",
+            show_default=_DEFAULT_FAULT,
+        ),
+    ] = None,
     no_crash: Annotated[bool, typer.Option("--no-crash", help="Run it without a crash.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Keep the store in this folder, for `agentbook runs --dir …`.")
+        Path | None, typer.Option(help="Keep the store in FOLDER/store, to look around in with `--dir FOLDER/store`.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a report to this file: timeline, graph, guarantees; one page.")
@@ -45,7 +49,11 @@ def demo(
 
     Exit 1 if any guarantee failed.
     """
-    fault = None if no_crash else parse_fault(crash)
+    if no_crash and crash is not None:
+        raise ConfigError("--crash and --no-crash contradict each other: leave one out")
+    if html is not None and not html.absolute().parent.is_dir():
+        raise ConfigError(f"{html} cannot be written: there is no folder {html.absolute().parent}")
+    fault = None if no_crash else parse_fault(crash or _DEFAULT_FAULT)
     if keep is not None and (keep / "store").exists():
         raise ConfigError(f"{keep} holds the store of an earlier demo: name another folder")
     place = tempfile.TemporaryDirectory(prefix="agentbook-demo-") if keep is None else nullcontext(str(keep))

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from agentbook.book import RunInfo
 from agentbook.cli.output import AsJson, Folder, RunId, Url, as_json, console, opened, say
 from agentbook.errors import ConfigError, MissingExtra
-from agentbook.views.text import render
+from agentbook.views.text import legend, render
 
 Force = Annotated[bool, typer.Option("--force", help="Take it over from a live holder, which is fenced.")]
 GraphFormat = Literal["mermaid", "dot", "svg"]
@@ -52,6 +53,7 @@ def show(run: RunId, folder: Folder = None, url: Url = None, json: AsJson = Fals
             as_json({"run": asdict(handle.info), "timeline": timeline.to_json()})
         else:
             say(render(timeline))
+            say(legend(timeline), "dim")
 
 
 def attach(run: RunId, folder: Folder = None, url: Url = None, force: Force = False) -> None:
@@ -59,6 +61,8 @@ def attach(run: RunId, folder: Folder = None, url: Url = None, force: Force = Fa
     with opened(folder, url) as book:
         handle = book.attach(run, force=force)
         say(f"run {run} is {handle.status}; Ctrl-C leaves it, it goes on")
+        if handle.status == "running":
+            say(f"(a process that knows agent {handle.info.type} works on it: run its script or notebook if none does)")
         say(handle.wait())
 
 
@@ -67,7 +71,7 @@ def resume(run: RunId, folder: Folder = None, url: Url = None, force: Force = Fa
     with opened(folder, url) as book:
         outcome = book.get(run).resume(force=force)
     told = {
-        "dispatched": "dispatched: the next free worker that knows its agent goes on",
+        "dispatched": "dispatched: the next process that knows its agent goes on (run its script or notebook)",
         "viewing": "left alone: a live holder has it, or it waits; --force takes it over",
         "ended": "it has ended: nothing is left to do",
     }
@@ -156,8 +160,11 @@ def graph(
 
 def _table(found: list[RunInfo]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in ("RUN", "AGENT", "STATUS", "TURNS", "CREATED", "CAUSE"):
-        table.add_column(column, no_wrap=column == "RUN")
+    for column in ("RUN", "AGENT", "STATUS", "TURNS", "CREATED"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("CAUSE", no_wrap=True, overflow="ellipsis")
     for info in found:
-        table.add_row(info.id, info.type, info.status, str(info.turns), info.created, info.cause or "")
+        cause = (info.cause or "").partition("\n")[0]
+        cells = (info.id, info.type, info.status, str(info.turns), info.created[:16].replace("T", " "), cause)
+        table.add_row(*map(Text, cells))
     return table

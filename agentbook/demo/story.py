@@ -161,7 +161,13 @@ def _judge(
                 f"{len(finished)} had finished" + (f", again: {repeated}" if repeated else ", 0 ran again"),
             )
         )
-    guarantees.append(Guarantee("the journal keeps every rule", bool(report), str(report).splitlines()[0]))
+    guarantees.append(
+        Guarantee(
+            "the journal keeps every rule",
+            bool(report),
+            f"{report.records} records, {len(report.violations)} violations",
+        )
+    )
     return guarantees
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from IPython.core.error import UsageError
@@ -69,7 +70,16 @@ class AgentbookMagics(Magics):
                 f"%agentbook {given.action} takes no URL; to use a server of yours: %agentbook connect URL"
             )
         if given.action == "up":
-            return _open_book() or agentbook.open(dir=given.dir, durability=given.durability)
+            book = _open_book()
+            if book is None:
+                return agentbook.open(dir=given.dir, durability=given.durability)
+            if given.dir is not None and Path(given.dir).absolute() != book.settings.dir.absolute():
+                raise UsageError(f"a book is open in {book.settings.dir}: write `%agentbook down` first")
+            if given.durability not in (None, book.settings.durability):
+                raise UsageError(
+                    f"the open book has durability {book.settings.durability}: write `%agentbook down` first"
+                )
+            return book
         book = agentbook.current()
         if given.action == "status":
             for name, value in book.status().items():

@@ -1,6 +1,7 @@
 """A book from a script, a thread and an async test: starting, attaching, listing; never on its own loops."""
 
 import asyncio
+import gc
 import threading
 from pathlib import Path
 
@@ -314,3 +315,13 @@ def test_status_tells_what_this_process_does(book):
     assert (status["types"], status["holding"]) == (["greeter"], ["r"])
     gate.set()
     run.wait(20)
+
+
+def test_a_book_that_nobody_keeps_a_name_for_is_still_the_current_one(agentbook_settings):
+    agentbook.open(settings=agentbook_settings)
+    gc.collect()
+    book = agentbook.current()
+    assert book.status()["engine"] in ("healthy", "starting")
+    book.close()
+    with pytest.raises(UsageError, match="no book is open"):
+        agentbook.current()

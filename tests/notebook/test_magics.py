@@ -169,6 +169,10 @@ def test_status_says_how_each_part_is(kernel):
 def test_down_keeps_the_runs_and_up_opens_them_again(done):
     assert "%agentbook up" in done.execute("%agentbook down").text
     for cell in ("%agentbook status", "%agentbook down", "%timeline done", "%%turn greeter\nhi"):
-        assert "no book is open: call agentbook.open() first (in a notebook: %agentbook up)" in told(done.execute(cell))
+        assert "no book is open: write `%agentbook up`" in told(done.execute(cell))
     cell = done.execute("book = %agentbook up\nbook.get('done').status")
     assert value_of(cell) == "'completed'"
+
+
+def test_up_in_another_folder_while_a_book_is_open_says_what_to_do(done):
+    assert "write `%agentbook down` first" in told(done.execute("%agentbook up --dir elsewhere"))
