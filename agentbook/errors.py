@@ -140,10 +140,10 @@ class PayloadTooLarge(AgentbookError):
         limit: what the server accepts, in bytes.
     """
 
-    def __init__(self, what: str, size: int, limit: int) -> None:
+    def __init__(self, what: str, size: int, limit: int, advice: str = "raise the server's max_payload") -> None:
         super().__init__(
             f"{what} is {size:,} bytes, the server accepts {limit:,}. "
-            "Return less, store the value elsewhere and return a reference, or raise the server's max_payload."
+            f"Return less, store the value elsewhere and return a reference, or {advice}."
         )
         self.what = what
         self.size = size
@@ -228,7 +228,8 @@ class RunHalted(AgentbookError):
     """
 
     def __init__(self, run: str, cause: str, halt: ResumeHalt | None = None) -> None:
-        super().__init__(f"run {run} is halted: {cause}")
+        how = f"run.resolve({halt.subject!r}, …) with value=…, error=… or did_not_happen=True" if halt else ""
+        super().__init__(f"run {run} is halted: {cause}" + (f". Say how it ended: {how}" if halt else ""))
         self.run = run
         self.cause = cause
         self.halt = halt

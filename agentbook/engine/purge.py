@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from agentbook.broker.connection import Connection
-from agentbook.broker.names import DEAD, HISTORY, INPUTS, MEMO, TASKS, TIMERS
+from agentbook.broker.names import DEAD, HISTORY, INPUTS, JOURNAL, MEMO, TASKS, TIMERS
 from agentbook.errors import RunNotFound, UsageError
 from agentbook.journal.instants import now
 from agentbook.journal.purge import TOMBSTONE_TTL
@@ -14,7 +16,9 @@ from agentbook.seams import seam
 
 
 async def purge(connection: Connection, run: str) -> None:
-    """Remove an ended run; its id stays refused for 30 days. Harmless to repeat, also after a crash within.
+    """Remove an ended run, or the journals of one whose snapshot is gone; its id stays refused for 30 days.
+
+    Harmless to repeat, also after a crash within.
 
     Raises:
         RunNotFound: there is no such run.
@@ -23,8 +27,12 @@ async def purge(connection: Connection, run: str) -> None:
     while True:
         current = await runs.load(connection, run)
         if current is None:
-            raise RunNotFound(f"there is no run {run!r}")
+            steps = await _steps_left(connection, run)
+            if not steps:
+                raise RunNotFound(f"there is no run {run!r}")
+            break
         snapshot = current.snapshot
+        steps = list(snapshot.steps)
         if not snapshot.ended:
             raise UsageError(f"run {run} is {snapshot.status}, only an ended run can be purged: cancel it first")
         if snapshot.status == "purged":
@@ -32,7 +40,7 @@ async def purge(connection: Connection, run: str) -> None:
         if await runs.save(connection, _emptied(snapshot), current.seq, ttl=TOMBSTONE_TTL) is not None:
             seam("after_save")
             break
-    for step in snapshot.steps:
+    for step in steps:
         await purge_journal(connection, run, step, deadline=connection.settings.append_deadline)
     names = connection.names
     for stream, subject in (
@@ -46,6 +54,14 @@ async def purge(connection: Connection, run: str) -> None:
     ):
         await connection.purge(stream, subject)
     await connection.blobs.remove(f"{run}/")
+
+
+async def _steps_left(connection: Connection, run: str) -> list[str]:
+    """The steps whose journals are there although their run's snapshot is gone."""
+    body: dict[str, object] = {"subjects_filter": connection.names.journal(run, "*")}
+    info = await connection.api.call(f"STREAM.INFO.{connection.names.stream(JOURNAL)}", body)
+    subjects = cast("dict[str, dict[str, int] | None]", info["state"]).get("subjects") or {}
+    return [subject.rpartition(".")[2] for subject in subjects]
 
 
 def _emptied(run: RunSnapshot) -> RunSnapshot:

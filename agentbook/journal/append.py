@@ -110,7 +110,7 @@ class Writer:
         self.settled = self.settled or signal
         return self.settled
 
-    async def append(self, record: Record, *, what: str = "record") -> Record:
+    async def append(self, record: Record, *, what: str = "a record") -> Record:
         """Store a record after everything this writer saw.
 
         Args:

@@ -323,4 +323,12 @@ def from_fields(fields: dict[str, object], seq: int) -> Record:
     try:
         return _adapter.validate_python({**fields, "seq": seq}, strict=True)
     except ValidationError as error:
-        raise JournalError(f"record {seq} ({fields.get('kind')}) is malformed: {error}") from None
+        raise JournalError(f"record {seq} ({fields.get('kind')}) is malformed: {_faults(error)}") from None
+
+
+def _faults(error: ValidationError) -> str:
+    """Where each fault is and what it is, in one line."""
+    return "; ".join(
+        ".".join(map(str, fault["loc"][1:] or fault["loc"])) + ": " + fault["msg"].removeprefix("Value error, ")
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    )

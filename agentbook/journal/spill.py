@@ -78,8 +78,9 @@ async def store(connection: Connection, run: str, value: bytes, what: str, *, na
         if name is not None or await connection.blobs.size(place) != len(value):
             await connection.blobs.put(place, value)
     except StreamFull as error:
-        room = f"{what} (the object store is full: {error})"
-        raise PayloadTooLarge(room, len(value), min(INLINE_BYTES, connection.max_payload // 2)) from None
+        advice = "make room in the object store: purge ended runs (`agentbook purge RUN`) or raise its limit"
+        limit = min(INLINE_BYTES, connection.max_payload // 2)
+        raise PayloadTooLarge(f"{what} (the object store is full: {error})", len(value), limit, advice) from None
     except Undecided as error:
         raise JournalUnavailable(f"the server did not decide {what} of run {run} in time: {error}") from None
     return {"sha256": digest, "size": len(value)}

@@ -109,6 +109,15 @@ def test_without_its_snapshot_the_tombstone_alone_refuses_the_id(book, large):
         book.start(large, "q", run_id="r")
 
 
+def test_what_is_left_of_a_run_without_its_snapshot_is_purged(book, large):
+    book.start(large, "q", run_id="r").wait(20)
+    book.service.call(book.connection.purge, RUNS, book.connection.names.run("r"))
+    with pytest.raises(RunConflict, match="purge what is left"):
+        book.start(large, "q", run_id="r")
+    book.purge("r")
+    assert left(book) == {JOURNAL: 1, RUNS: 0, MEMO: 0, HISTORY: 0, TASKS: 0, INPUTS: 0, PAYLOADS: 0}
+
+
 def test_only_an_ended_run_is_purged(book):
     proceed = threading.Event()
 

@@ -202,6 +202,7 @@ def test_a_halted_run_says_what_a_person_has_to_say(book):
     assert run.status == "halted"
     assert run.info.cause == "charge may or may not have happened (r.agent.0.1): the bank did not answer"
     assert caught.value.cause == run.info.cause
+    assert "run.resolve('r.agent.0.1'" in str(caught.value)
     halt = caught.value.halt
     assert (halt.run, halt.subject, halt.name, halt.input) == ("r", "r.agent.0.1", "charge", {"cents": 100})
     assert halt.cause == "the bank did not answer"

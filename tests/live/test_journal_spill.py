@@ -129,7 +129,7 @@ def test_s4_with_the_object_store_full_the_call_ends_in_an_error_with_both_sizes
     assert fetches.starts == 1
     (result,) = [record for record in run.journal() if record.kind == "tool.result"]
     assert result.error.type == "PayloadTooLarge"
-    for said in ("fetch", "object store is full", f"{len(to_json(LARGE)):,} bytes", "262,144"):
+    for said in ("fetch", "object store is full", "purge ended runs", f"{len(to_json(LARGE)):,} bytes", "262,144"):
         assert said in result.error.message
 
 
