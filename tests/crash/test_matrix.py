@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from agents import billing
@@ -30,6 +31,12 @@ CUT = ("after_intent", "inside_tool", "after_spill")
 
 def cells():
     return [pytest.param(seam, turn, id=f"{seam}-{name}") for seam in SEAMS for turn, name in TURNS.items()]
+
+
+@pytest.fixture
+def agentbook_settings(agentbook_settings):
+    """Twice the usual ack wait: a machine so busy that heartbeats come a second late must not pass for a stall."""
+    return replace(agentbook_settings, ack_wait=2.0)
 
 
 @pytest.fixture
