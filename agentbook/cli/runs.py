@@ -114,7 +114,9 @@ def purge(
 
 def resolve(
     run: RunId,
-    subject: Annotated[str, typer.Argument(help="The key of the halted call, as `show` and the run's cause say it.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="CALL", help="The key of the halted call, as `show` and the run's cause say it.")
+    ],
     folder: Folder = None,
     url: Url = None,
     value: Annotated[str | None, typer.Option(help="It happened and returned this JSON.")] = None,

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from agentbook import Agent, RunFailed, ScriptedModel, ToolCall, ValueNotJournalable, tool
+from agentbook import Agent, RunCancelledError, RunFailed, ScriptedModel, ToolCall, ValueNotJournalable, tool
 from agentbook.protocol.holder import Holder, ask_holder
 
 pytestmark = pytest.mark.live
@@ -69,7 +69,10 @@ def test_a_models_number_that_json_has_no_form_for_does_not_break_the_next_turn(
         return x != x
 
     agent = Agent("nan", model=ScriptedModel([ToolCall("raises", {"x": float("nan")}), "done"]), tools=[raises])
-    assert book.start(agent, "go").wait(20) == "done"
+    run = book.start(agent, "go")
+    assert run.wait(20) == "done"
+    (result,) = [record for record in run.journal() if record.kind == "tool.result"]
+    assert result.output is True  # NaN is what the tool saw
 
 
 def test_plain_tools_that_wait_do_not_keep_others_from_starting(book):
@@ -154,6 +157,18 @@ def test_s8_secrets_are_in_no_title_label_or_reason(book):
     run.wait(20)
     assert "hunter2" not in str(run.info)
     assert run.info.title == "with «redacted: PASSWORD»"
+
+    waits = threading.Event()
+
+    async def model(request):
+        waits.set()
+        await asyncio.Event().wait()
+
+    cut = book.start(Agent("waiter", model=model), "go", run_id="cut")
+    assert waits.wait(20)
+    cut.cancel("it said hunter2-hunter2")
+    with pytest.raises(RunCancelledError, match="it said «redacted: PASSWORD»"):
+        cut.wait(20)
 
 
 def test_a_title_that_no_record_can_carry_is_refused_by_name(book):
